@@ -1,0 +1,1 @@
+//! f-stack.conf: text to findings, typed configuration and device digest.

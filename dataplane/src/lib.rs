@@ -1,0 +1,1 @@
+//! One worker of the data plane: the pass, the dispatcher, IP, UDP, sockets and packet I/O.

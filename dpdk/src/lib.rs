@@ -1,0 +1,1 @@
+//! The one safe layer over DPDK: EAL, port, mempool, mbuf, ring, memzone.

@@ -1,0 +1,1 @@
+//! Tables in shared memory: region header, TCP flows, UDP publish table, neighbours. Pure code over bytes.

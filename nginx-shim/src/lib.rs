@@ -1,0 +1,1 @@
+//! libff_nginx.so: stock nginx on the data plane by preloading.

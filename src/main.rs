@@ -1,0 +1,3 @@
+//! `ffctl`: the commands a person types.
+
+fn main() {}

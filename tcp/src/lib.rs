@@ -1,0 +1,1 @@
+//! A TCP engine for servers, sans-IO and deterministic.

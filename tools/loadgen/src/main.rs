@@ -1,0 +1,2 @@
+//! Load generator over the in-memory wire.
+fn main() {}
