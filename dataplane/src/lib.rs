@@ -1,1 +1,3 @@
 //! One worker of the data plane: the pass, the dispatcher, IP, UDP, sockets and packet I/O.
+
+pub mod io;
