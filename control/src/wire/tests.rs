@@ -57,7 +57,9 @@ fn descriptors_travel_beside_the_message() {
     let dir = directory("fds");
     let (mut a, mut b) = Connection::pair().unwrap();
     let mut files: Vec<File> = (0..16)
-        .map(|i| File::options().read(true).write(true).create(true).open(dir.join(i.to_string())).unwrap())
+        .map(|i| {
+            File::options().read(true).write(true).create_new(true).open(dir.join(i.to_string())).unwrap()
+        })
         .collect();
     for (i, file) in files.iter_mut().enumerate() {
         write!(file, "queue {i}").unwrap();
