@@ -12,7 +12,7 @@ mod status;
 mod wire;
 
 pub use message::{Refusal, Reply, Request};
-pub use plan::{AddressPlan, DevicePlan, LimitsPlan, TcpPlan, WorkerPlan};
+pub use plan::{AddressPlan, DevicePlan, KernelPlan, LimitsPlan, OffloadPlan, TcpPlan, WorkerPlan};
 pub use status::{ActiveStatus, GenerationStatus, PrimaryStatus, Status, WorkerStatus};
 pub use wire::{Connection, ControlError, DESCRIPTORS_MAX, Listener, MESSAGE_BYTES_MAX};
 

@@ -1,6 +1,6 @@
 //! Everything that a worker needs to know to attach: sent by the primary, so that a worker reads no configuration.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -41,20 +41,18 @@ pub struct WorkerPlan {
     pub gateway4: Option<IpAddr>,
     /// IPv6 default gateway.
     pub gateway6: Option<IpAddr>,
-    /// Prefixes that stay in the kernel, for example 127.0.0.0/8.
-    pub kernel_addresses: Vec<AddressPlan>,
-    /// TCP ports that stay in the kernel.
-    pub kernel_tcp_ports: Vec<u16>,
-    /// UDP ports that stay in the kernel.
-    pub kernel_udp_ports: Vec<u16>,
+    /// What stays with the kernel's stack.
+    pub kernel: KernelPlan,
     /// Sleep of an idle pass that has nothing to wait on, in microseconds; 0 chooses by device.
     pub idle_sleep_us: u32,
     /// Longest time a frame to send may wait for a fuller burst, in microseconds (0..=100).
     pub tx_delay_us: u32,
-    /// TCP segmentation may be left to the device (where it can).
-    pub tso: bool,
+    /// What may be left to the device, where it can.
+    pub offload: OffloadPlan,
     /// Idle time after which a UDP flow is aged, in milliseconds (100..=3 600 000).
     pub udp_idle_ms: u32,
+    /// No "port unreachable" is sent for a datagram that nobody wants.
+    pub udp_blackhole: bool,
     /// Table sizes and memory bounds.
     pub limits: LimitsPlan,
     /// TCP settings.
@@ -68,6 +66,72 @@ pub struct AddressPlan {
     pub addr: IpAddr,
     /// Prefix length, 0..=32 or 0..=128.
     pub prefix_len: u8,
+}
+
+impl AddressPlan {
+    /// Whether the prefix covers `addr`; the families differ: no.
+    #[must_use]
+    pub fn contains(&self, addr: IpAddr) -> bool {
+        match (self.addr, addr) {
+            (IpAddr::V4(net), IpAddr::V4(addr)) => {
+                let shift = 32 - u32::from(self.prefix_len.min(32));
+                (u64::from(net.to_bits() ^ addr.to_bits()) >> shift) == 0
+            }
+            (IpAddr::V6(net), IpAddr::V6(addr)) => {
+                let shift = 128 - u32::from(self.prefix_len.min(128));
+                (net.to_bits() ^ addr.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What stays with the kernel's stack: of a worker's plan, and in the master's environment (`FF_KERNEL`, as JSON).
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct KernelPlan {
+    /// Prefixes, for example 127.0.0.0/8.
+    pub addresses: Vec<AddressPlan>,
+    /// TCP ports, as ranges with both ends inside.
+    pub tcp_ports: Vec<(u16, u16)>,
+    /// UDP ports, as ranges with both ends inside.
+    pub udp_ports: Vec<(u16, u16)>,
+}
+
+impl KernelPlan {
+    /// Whether TCP at `address` (a local one to bind, or a remote one to connect to) stays with the kernel. A
+    /// v4-mapped IPv6 address is judged as the IPv4 address it stands for.
+    #[must_use]
+    pub fn keeps_tcp(&self, address: SocketAddr) -> bool {
+        self.keeps_address(address.ip()) || in_ranges(&self.tcp_ports, address.port())
+    }
+
+    /// Whether UDP at `address` stays with the kernel; otherwise as [`Self::keeps_tcp`].
+    #[must_use]
+    pub fn keeps_udp(&self, address: SocketAddr) -> bool {
+        self.keeps_address(address.ip()) || in_ranges(&self.udp_ports, address.port())
+    }
+
+    /// Whether everything at `ip` stays with the kernel.
+    #[must_use]
+    pub fn keeps_address(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.addresses.iter().any(|prefix| prefix.contains(ip))
+    }
+}
+
+fn in_ranges(ranges: &[(u16, u16)], port: u16) -> bool {
+    ranges.iter().any(|&(first, last)| (first..=last).contains(&port))
+}
+
+/// What may be left to the device; what the device cannot do is done in software anyway.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+pub struct OffloadPlan {
+    /// TCP segmentation.
+    pub tso: bool,
+    /// IPv4 header checksums of sent packets.
+    pub tx_ip_checksum: bool,
+    /// TCP and UDP checksums of sent packets.
+    pub tx_l4_checksum: bool,
 }
 
 /// The device beneath port 0.
@@ -108,26 +172,44 @@ pub struct LimitsPlan {
 /// TCP settings, from `[freebsd.sysctl]` and `[limits]`.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct TcpPlan {
+    /// Receive buffer that a connection starts with, in bytes.
+    pub rcv_buf_initial_bytes: u32,
     /// Upper bound of a receive buffer in bytes.
     pub rcv_buf_max_bytes: u32,
+    /// Send buffer that a connection starts with, in bytes.
+    pub snd_buf_initial_bytes: u32,
     /// Upper bound of a send buffer in bytes.
     pub snd_buf_max_bytes: u32,
+    /// The most that SO_RCVBUF and SO_SNDBUF can ask for, in bytes.
+    pub sock_buf_max_bytes: u32,
     /// Maximum segment lifetime in milliseconds (TIME-WAIT lasts twice that).
     pub msl_ms: u32,
     /// Delayed acknowledgements.
     pub delayed_ack: bool,
+    /// Their longest delay in milliseconds.
+    pub delayed_ack_ms: u32,
     /// Selective acknowledgements.
     pub sack: bool,
     /// Window scale and timestamps (RFC 7323).
     pub rfc1323: bool,
     /// `cubic` or `newreno`.
     pub congestion: String,
-    /// RFC 3168.
-    pub ecn: bool,
-    /// SYN cookies on overflow.
+    /// Initial window in segments (RFC 6928).
+    pub initcwnd_segments: u32,
+    /// Shortest retransmission timeout in milliseconds.
+    pub rto_min_ms: u32,
+    /// RFC 3168: `off`, `on` or `passive` (granted to a peer that asks).
+    pub ecn: String,
+    /// SYN cookies when the backlog overflows.
     pub syn_cookies: bool,
+    /// SYN cookies always.
+    pub syn_cookies_always: bool,
+    /// Half-open handshakes before cookies are sent.
+    pub syn_backlog: u32,
     /// Longest accept backlog (`kern.ipc.somaxconn`).
     pub somaxconn: u32,
+    /// Keep-alive also without SO_KEEPALIVE.
+    pub always_keepalive: bool,
     /// Keep-alive idle time in milliseconds.
     pub keep_idle_ms: u32,
     /// Keep-alive interval in milliseconds.
@@ -138,4 +220,9 @@ pub struct TcpPlan {
     pub finwait2_timeout_ms: u32,
     /// TIME-WAIT entries at most.
     pub time_wait_max: u32,
+    /// Segments for no socket: 0 answers with RST, 1 is silent to SYNs, 2 to every segment.
+    pub blackhole: u8,
 }
+
+#[cfg(test)]
+mod tests;
