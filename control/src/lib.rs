@@ -8,11 +8,15 @@
 
 mod message;
 mod plan;
+mod record;
 mod status;
 mod wire;
 
 pub use message::{Refusal, Reply, Request};
 pub use plan::{AddressPlan, DevicePlan, KernelPlan, LimitsPlan, OffloadPlan, TcpPlan, WorkerPlan};
+pub use record::{
+    InstancePaths, InstanceRecord, ProcessId, ProcessStat, RUNTIME_ROOT, RecordError, region_path,
+};
 pub use status::{ActiveStatus, GenerationStatus, PrimaryStatus, Status, WorkerStatus};
 pub use wire::{Connection, ControlError, DESCRIPTORS_MAX, Listener, MESSAGE_BYTES_MAX};
 
