@@ -49,3 +49,12 @@ impl fmt::Display for Finding {
         Ok(())
     }
 }
+
+/// A piece of the file as a message shows it: in quotes, escaped, and cut when it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    match text.char_indices().nth(CHARS_MAX) {
+        None => format!("{text:?}"),
+        Some((at, _)) => format!("{:?}", format!("{}...", &text[..at])),
+    }
+}

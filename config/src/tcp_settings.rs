@@ -39,9 +39,12 @@ pub struct Tcp {
     pub congestion: Congestion,
     /// `net.inet.tcp.initcwnd_segments` (RFC 6928). Default 10.
     pub initcwnd_segments: u32,
+    /// `net.inet.tcp.rexmit_initial`, ms: the retransmission timeout before there is a sample (RFC 6298). Default
+    /// 1 000.
+    pub rexmit_initial_ms: u32,
     /// `net.inet.tcp.rexmit_min`, ms: the shortest retransmission timeout. Default 200.
     pub rexmit_min_ms: u32,
-    /// `net.inet.tcp.sendspace`, bytes: a send buffer's size at first. Default 16 KiB.
+    /// `net.inet.tcp.sendspace`, bytes: a send buffer's size at first. Default 64 KiB.
     pub sendspace_bytes: u64,
     /// `net.inet.tcp.recvspace`, bytes: a receive buffer's size at first. Default 64 KiB.
     pub recvspace_bytes: u64,
@@ -49,7 +52,8 @@ pub struct Tcp {
     pub sendbuf_max_bytes: Option<u64>,
     /// `net.inet.tcp.recvbuf_max`, bytes: auto-tuning stops there. None: `[limits] rcv_buf_max`.
     pub recvbuf_max_bytes: Option<u64>,
-    /// `kern.ipc.maxsockbuf`, bytes: the most that SO_RCVBUF and SO_SNDBUF can ask for. Default 16 MiB.
+    /// `kern.ipc.maxsockbuf`, bytes: no socket buffer grows beyond it, by auto-tuning or by SO_RCVBUF and
+    /// SO_SNDBUF. Default 16 MiB.
     pub maxsockbuf_bytes: u64,
     /// `kern.ipc.somaxconn`: the longest backlog that `listen()` can ask for. Default 4 096.
     pub somaxconn: u32,
@@ -69,11 +73,13 @@ pub struct Tcp {
     pub time_wait_max: Option<u32>,
     /// `net.inet.tcp.syncookies` (RFC 4987): cookies when the backlog overflows. Default true.
     pub syncookies: bool,
-    /// `net.inet.tcp.syncookies_only`: cookies always, nothing is stored for a SYN. Default false.
-    pub syncookies_only: bool,
-    /// `net.inet.tcp.blackhole`: 0 answers a segment for no socket with RST; 1 stays silent to SYNs, 2 to every
-    /// segment. Default 0.
-    pub blackhole: u8,
+    /// `net.inet.tcp.syncache.rexmtlimit`: retransmissions of a SYN-ACK. Default 5.
+    pub synack_retries: u8,
+    /// `net.inet.tcp.pmtud_blackhole_detection`: the path MTU is probed when ICMP does not tell (RFC 4821).
+    /// Default true.
+    pub pmtud_blackhole_detection: bool,
+    /// `net.inet.tcp.blackhole`: whether a segment for no socket meets silence instead of a RST. Default false.
+    pub blackhole: bool,
 }
 
 impl Default for Tcp {
@@ -87,8 +93,9 @@ impl Default for Tcp {
             rfc1323: true,
             congestion: Congestion::Cubic,
             initcwnd_segments: 10,
+            rexmit_initial_ms: 1_000,
             rexmit_min_ms: 200,
-            sendspace_bytes: 16 << 10,
+            sendspace_bytes: 64 << 10,
             recvspace_bytes: 64 << 10,
             sendbuf_max_bytes: None,
             recvbuf_max_bytes: None,
@@ -101,8 +108,9 @@ impl Default for Tcp {
             finwait2_timeout_ms: 60_000,
             time_wait_max: None,
             syncookies: true,
-            syncookies_only: false,
-            blackhole: 0,
+            synack_retries: 5,
+            pmtud_blackhole_detection: true,
+            blackhole: false,
         }
     }
 }
