@@ -1,6 +1,7 @@
 //! One worker of the data plane: the pass, the dispatcher, IP, UDP, sockets and packet I/O.
 
 pub mod io;
+pub mod ip;
 pub mod sockets;
 mod stack;
 

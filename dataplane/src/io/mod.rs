@@ -7,6 +7,10 @@
 //! [`PacketIo::receive`] and [`PacketIo::receive_forwarded`], any number of
 //! [`PacketIo::alloc`], [`PacketIo::transmit`] and [`PacketIo::forward`], then [`PacketIo::flush`].
 
+pub mod memory;
+pub mod offload;
+pub mod pcap;
+
 use std::os::fd::RawFd;
 
 /// Largest number of frames that one call of [`PacketIo::receive`] appends.

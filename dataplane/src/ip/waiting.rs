@@ -1,0 +1,58 @@
+//! Packets that wait for the MAC address of their next hop.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+/// Packets that wait, in bounded queues by next hop.
+pub(crate) struct Waiting<F> {
+    queues: HashMap<IpAddr, VecDeque<F>>,
+    frames: usize,
+}
+
+/// Packets that may wait for one neighbour: about what Linux keeps (`unres_qlen_bytes` of 212 992 at 1 500
+/// bytes each).
+const FRAMES_PER_HOP_MAX: usize = 128;
+/// Packets that may wait in all. They hold memory of the device's pool.
+const FRAMES_MAX: usize = 512;
+/// Neighbours that may be waited for at once.
+const HOPS_MAX: usize = 128;
+
+impl<F> Waiting<F> {
+    pub(crate) fn new() -> Self {
+        Self { queues: HashMap::new(), frames: 0 }
+    }
+
+    /// Keeps `frame` until the address of `hop` is known; gives it back when there is no room.
+    pub(crate) fn push(&mut self, hop: IpAddr, frame: F) -> Result<(), F> {
+        if self.frames >= FRAMES_MAX || (self.queues.len() >= HOPS_MAX && !self.queues.contains_key(&hop)) {
+            return Err(frame);
+        }
+        let queue = self.queues.entry(hop).or_default();
+        if queue.len() >= FRAMES_PER_HOP_MAX {
+            return Err(frame);
+        }
+        queue.push_back(frame);
+        self.frames += 1;
+        Ok(())
+    }
+
+    /// Takes everything that waits for `hop`, in order.
+    pub(crate) fn take(&mut self, hop: IpAddr) -> VecDeque<F> {
+        let queue = self.queues.remove(&hop).unwrap_or_default();
+        self.frames -= queue.len();
+        queue
+    }
+
+    /// The neighbours that are waited for.
+    pub(crate) fn hops(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.queues.keys().copied()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.frames
+    }
+}
