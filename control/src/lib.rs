@@ -6,18 +6,20 @@
 
 #![deny(unsafe_code)]
 
+mod lock;
 mod message;
 mod plan;
 mod record;
 mod status;
 mod wire;
 
+pub use lock::{InstanceLock, LockError};
 pub use message::{Refusal, Reply, Request};
 pub use plan::{AddressPlan, DevicePlan, KernelPlan, LimitsPlan, OffloadPlan, TcpPlan, WorkerPlan};
 pub use record::{
     InstancePaths, InstanceRecord, ProcessId, ProcessStat, RUNTIME_ROOT, RecordError, region_path,
 };
-pub use status::{ActiveStatus, GenerationStatus, PrimaryStatus, Status, WorkerStatus};
+pub use status::{ActiveStatus, GenerationStatus, PrimaryStatus, Status, WorkerStatus, generations_of};
 pub use wire::{Connection, ControlError, DESCRIPTORS_MAX, Listener, MESSAGE_BYTES_MAX};
 
 /// Version of the protocol and of the plan; both ends must agree exactly.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ff_handover::{Directory, DropReason, GenerationState, WorkerCounter, WorkerGauge, WorkerWords};
 use serde::{Deserialize, Serialize};
 
 /// The whole document.
@@ -52,7 +53,7 @@ pub struct GenerationStatus {
     pub epoch: u32,
     /// Slot.
     pub slot: u16,
-    /// `starting`, `active`, `draining`, `dead`.
+    /// `spawning`, `ready`, `active`, `draining`, `quitting` or `aborted`.
     pub state: String,
     /// The nginx master.
     pub master_pid: u32,
@@ -90,3 +91,83 @@ pub struct WorkerStatus {
     /// Packet buffers in use.
     pub mbufs_in_use: u64,
 }
+
+/// The active generation, and all generations that live, newest first, as the words say. `now_us` is CLOCK_MONOTONIC;
+/// `is_alive` tells whether a worker of that pid lives (the words of one that was killed stay as they were).
+pub fn generations_of(
+    directory: &Directory<'_>,
+    now_us: u64,
+    is_alive: impl Fn(u32) -> bool,
+) -> (Option<ActiveStatus>, Vec<GenerationStatus>) {
+    let active = directory
+        .instance()
+        .active()
+        .map(|active| ActiveStatus { epoch: active.epoch, slot: narrow(active.slot as usize) });
+    let mut generations: Vec<GenerationStatus> = directory
+        .generations()
+        .enumerate()
+        .filter(|(_, generation)| generation.state() != GenerationState::Free)
+        .map(|(slot, generation)| {
+            let workers = (0..directory.worker_count()).filter_map(|index| {
+                let words = directory.worker(slot, index)?;
+                Some(worker_of(directory, &words, generation.epoch(), index, now_us, &is_alive))
+            });
+            GenerationStatus {
+                epoch: generation.epoch(),
+                slot: narrow(slot),
+                state: generation.state().name().to_owned(),
+                master_pid: generation.master_pid(),
+                workers: workers.collect(),
+            }
+        })
+        .collect();
+    generations.sort_by_key(|generation| std::cmp::Reverse(generation.epoch));
+    (active, generations)
+}
+
+fn worker_of(
+    directory: &Directory<'_>,
+    words: &WorkerWords<'_>,
+    epoch: u32,
+    index: usize,
+    now_us: u64,
+    is_alive: &impl Fn(u32) -> bool,
+) -> WorkerStatus {
+    // A place that was not taken in this epoch shows nothing of the one before.
+    let owner = words.attached().filter(|owner| owner.epoch == epoch);
+    let queues = directory
+        .queues()
+        .enumerate()
+        .filter(|(_, queue)| owner.is_some() && queue.owner() == owner)
+        .map(|(queue, _)| narrow(queue));
+    let counter = |counter| owner.map_or(0, |_| words.counter(counter));
+    let gauge = |gauge| owner.map_or(0, |_| words.gauge(gauge));
+    let drops = DropReason::ALL
+        .iter()
+        .map(|reason| (reason.name().to_owned(), words.drops(*reason)))
+        .filter(|(_, count)| owner.is_some() && *count > 0);
+    let heartbeat_us = owner.map_or(0, |_| words.heartbeat_us());
+    WorkerStatus {
+        index: narrow(index),
+        pid: owner.map_or(0, |owner| owner.pid),
+        ready: owner.is_some_and(|owner| words.ready() == Some(owner) && is_alive(owner.pid)),
+        queues: queues.collect(),
+        tcp_flows: gauge(WorkerGauge::TcpFlows),
+        tcp_listeners: gauge(WorkerGauge::TcpListeners),
+        rx_packets: counter(WorkerCounter::RxPackets),
+        tx_packets: counter(WorkerCounter::TxPackets),
+        drops: drops.collect(),
+        cpu_busy_ratio: gauge(WorkerGauge::CpuBusyPpm) as f64 / 1e6,
+        heartbeat_age_us: if heartbeat_us == 0 { 0 } else { now_us.saturating_sub(heartbeat_us) },
+        attach_us: owner.map_or(0, |_| words.ready_us().saturating_sub(words.attached_us())),
+        mbufs_in_use: gauge(WorkerGauge::MbufInUse),
+    }
+}
+
+/// A slot, index or queue: at most 64 of each.
+fn narrow(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests;
