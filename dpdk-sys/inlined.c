@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include <rte_ring_peek.h>
 #include <rte_stack.h>
 
 int ff_errno(void)
@@ -18,14 +19,9 @@ uint32_t ff_lcore_id(void)
 
 /* ---- mbuf ---- */
 
-struct rte_mbuf *ff_mbuf_alloc(struct rte_mempool *pool)
+void ff_mbuf_make_empty(struct rte_mbuf *mbuf)
 {
-	return rte_pktmbuf_alloc(pool);
-}
-
-int ff_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count)
-{
-	return rte_pktmbuf_alloc_bulk(pool, mbufs, count);
+	rte_pktmbuf_reset(mbuf);
 }
 
 void ff_mbuf_free(struct rte_mbuf *mbuf)
@@ -123,14 +119,14 @@ unsigned int ff_ring_sp_enqueue_bulk(struct rte_ring *ring, void *const *objects
 	return rte_ring_sp_enqueue_bulk(ring, objects, count, NULL);
 }
 
-unsigned int ff_ring_sc_dequeue_burst(struct rte_ring *ring, void **objects, unsigned int count)
+unsigned int ff_ring_sc_dequeue_start(struct rte_ring *ring, void **objects, unsigned int count)
 {
-	return rte_ring_sc_dequeue_burst(ring, objects, count, NULL);
+	return rte_ring_dequeue_burst_start(ring, objects, count, NULL);
 }
 
-unsigned int ff_ring_sc_dequeue_bulk(struct rte_ring *ring, void **objects, unsigned int count)
+void ff_ring_sc_dequeue_finish(struct rte_ring *ring, unsigned int count)
 {
-	return rte_ring_sc_dequeue_bulk(ring, objects, count, NULL);
+	rte_ring_dequeue_finish(ring, count);
 }
 
 unsigned int ff_ring_count(const struct rte_ring *ring)
@@ -146,6 +142,18 @@ unsigned int ff_ring_capacity(const struct rte_ring *ring)
 int ff_ring_is_spsc(const struct rte_ring *ring)
 {
 	return rte_ring_is_prod_single(ring) && rte_ring_is_cons_single(ring);
+}
+
+unsigned int ff_ring_peek(const struct rte_ring *ring, void **objects, unsigned int count)
+{
+	void *const *slots = (void *const *)&ring[1];
+	uint32_t from = __atomic_load_n(&ring->cons.tail, __ATOMIC_ACQUIRE);
+	uint32_t to = __atomic_load_n(&ring->prod.tail, __ATOMIC_ACQUIRE);
+	unsigned int copied = 0;
+
+	for (; from != to && copied < count; from++)
+		objects[copied++] = slots[from & ring->mask];
+	return copied;
 }
 
 /* A producer that dies between claiming slots (head) and publishing them (tail) leaves head ahead. The next

@@ -45,6 +45,8 @@ static const uint64_t FF_TX_TCP_SEG = RTE_MBUF_F_TX_TCP_SEG;
 static const uint64_t FF_TX_IPV4 = RTE_MBUF_F_TX_IPV4;
 static const uint64_t FF_TX_IPV6 = RTE_MBUF_F_TX_IPV6;
 
+static const uint64_t FF_MBUF_NOT_DIRECT = RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+
 static const uint64_t FF_RX_OFFLOAD_IPV4_CKSUM = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
 static const uint64_t FF_RX_OFFLOAD_UDP_CKSUM = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 static const uint64_t FF_RX_OFFLOAD_TCP_CKSUM = RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
@@ -95,8 +97,8 @@ struct ff_eth_link {
 int ff_errno(void);
 uint32_t ff_lcore_id(void);
 
-struct rte_mbuf *ff_mbuf_alloc(struct rte_mempool *pool);
-int ff_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count);
+/* An mbuf out of its pool becomes an empty packet. */
+void ff_mbuf_make_empty(struct rte_mbuf *mbuf);
 void ff_mbuf_free(struct rte_mbuf *mbuf);
 int ff_mbuf_linearize(struct rte_mbuf *mbuf);
 void ff_mbuf_set_tx_offload(struct rte_mbuf *mbuf, uint64_t flags, uint16_t l2_len, uint16_t l3_len,
@@ -110,11 +112,16 @@ int ff_eth_link(uint16_t port, struct ff_eth_link *link);
 
 unsigned int ff_ring_sp_enqueue_burst(struct rte_ring *ring, void *const *objects, unsigned int count);
 unsigned int ff_ring_sp_enqueue_bulk(struct rte_ring *ring, void *const *objects, unsigned int count);
-unsigned int ff_ring_sc_dequeue_burst(struct rte_ring *ring, void **objects, unsigned int count);
-unsigned int ff_ring_sc_dequeue_bulk(struct rte_ring *ring, void **objects, unsigned int count);
+/* A dequeue in two steps: the objects are copied, and stay the ring's until they are released. Exactly the
+ * count that the first step returned must be released. */
+unsigned int ff_ring_sc_dequeue_start(struct rte_ring *ring, void **objects, unsigned int count);
+void ff_ring_sc_dequeue_finish(struct rte_ring *ring, unsigned int count);
 unsigned int ff_ring_count(const struct rte_ring *ring);
 unsigned int ff_ring_capacity(const struct rte_ring *ring);
 int ff_ring_is_spsc(const struct rte_ring *ring);
+/* Copies up to `count` of the objects on the ring without taking them; nobody may consume meanwhile, or what
+ * is copied may have left the ring. */
+unsigned int ff_ring_peek(const struct rte_ring *ring, void **objects, unsigned int count);
 void ff_ring_repair_producer(struct rte_ring *ring);
 void ff_ring_repair_consumer(struct rte_ring *ring);
 
@@ -125,7 +132,7 @@ const char *ff_mempool_ops_name(const struct rte_mempool *pool);
 uint32_t ff_mempool_size(const struct rte_mempool *pool);
 uint32_t ff_mempool_cache_size(const struct rte_mempool *pool);
 uint16_t ff_mempool_data_room(struct rte_mempool *pool);
-/* All objects become pristine mbufs. */
+/* Whatever an object of the pool was, it becomes as it was when the pool was made. */
 void ff_mbuf_reset(struct rte_mempool *pool, struct rte_mbuf *mbuf);
 /* Forgets what the pool holds: stack and per-lcore caches are empty afterwards. 0, or -1 when the pool is
  * not on a lock-free stack. */
