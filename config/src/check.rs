@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::device::Device;
+use crate::finding::quoted;
 use crate::port::Port;
 use crate::read::{Findings, Lines};
 use crate::settings::Config;
@@ -343,7 +344,7 @@ fn check_arguments(config: &Config, lines: &Lines, findings: &mut Findings) {
         if is_long || is_short {
             findings.error(
                 lines.of("dpdk", "extra_eal_args"),
-                format!("[dpdk] extra_eal_args: {argument:?} is not free to choose"),
+                format!("[dpdk] extra_eal_args: {} is not free to choose", quoted(argument)),
                 "remove it: it is set by this program, where needed from a key of [dpdk] or [instance]",
             );
         }
@@ -366,7 +367,7 @@ fn check_arguments(config: &Config, lines: &Lines, findings: &mut Findings) {
         };
         findings.error(
             lines.of("nginx", "options"),
-            format!("[nginx] options: {option:?} cannot stand here"),
+            format!("[nginx] options: {} cannot stand here", quoted(option)),
             hint,
         );
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::finding::quoted;
+
 /// `[portN] device=`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Device {
@@ -65,7 +67,7 @@ impl FromStr for Device {
             Some(("tap", name)) => Ok(Device::Tap(ifname(name)?)),
             Some(("af_packet", name)) => Ok(Device::AfPacket(ifname(name)?)),
             Some(("pci", address)) => Ok(Device::Pci(address.parse()?)),
-            _ => Err(DeviceError(format!("{text:?} names no kind of device"))),
+            _ => Err(DeviceError(format!("{} names no kind of device", quoted(text)))),
         }
     }
 }
@@ -86,7 +88,8 @@ impl fmt::Display for Device {
 fn ifname(name: &str) -> Result<String, DeviceError> {
     if name.is_empty() || name.len() > IFNAME_BYTES_MAX {
         return Err(DeviceError(format!(
-            "an interface name has 1 to {IFNAME_BYTES_MAX} characters, {name:?} has {}",
+            "an interface name has 1 to {IFNAME_BYTES_MAX} characters, {} has {}",
+            quoted(name),
             name.len()
         )));
     }
@@ -106,7 +109,7 @@ impl FromStr for PciAddress {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
-        let wrong = || DeviceError(format!("{text:?} is no PCI address such as 0000:02:00.0"));
+        let wrong = || DeviceError(format!("{} is no PCI address such as 0000:02:00.0", quoted(text)));
         let hex = |digits: &str, len: usize, max: u16| {
             let fits = digits.len() == len && digits.bytes().all(|b| b.is_ascii_hexdigit());
             u16::from_str_radix(digits, 16).ok().filter(|&n| fits && n <= max)
@@ -133,7 +136,7 @@ impl FromStr for MacAddr {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
-        let wrong = || DeviceError(format!("{text:?} is no MAC address such as 02:00:00:00:00:01"));
+        let wrong = || DeviceError(format!("{} is no MAC address such as 02:00:00:00:00:01", quoted(text)));
         let mut octets = [0u8; 6];
         let mut parts = text.split(':');
         for octet in &mut octets {

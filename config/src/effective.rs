@@ -52,6 +52,7 @@ impl Config {
                 let Some(get) = key.get else { continue };
                 let _ = match get(self, at, &key.kind) {
                     Some(value) => writeln!(text, "{}={value}", key.name),
+                    None if key.default.is_empty() => writeln!(text, "# {}= is not set", key.name),
                     None => writeln!(text, "# {}= is not set {}", key.name, key.default),
                 };
             }

@@ -58,3 +58,9 @@ pub(crate) fn quoted(text: &str) -> String {
         Some((at, _)) => format!("{:?}", format!("{}...", &text[..at])),
     }
 }
+
+/// As [`quoted`], without the quotes.
+pub(crate) fn bare(text: &str) -> String {
+    let text = quoted(text);
+    text[1..text.len() - 1].to_owned()
+}

@@ -4,7 +4,7 @@
 //! CRLF line ends do not matter. A `#` or `;` after whitespace begins a comment too, unless it is quoted, so that
 //! `vip_addr=a;b` is a list. Values are quoted as in a shell only where a key takes arguments.
 
-use crate::finding::{Severity, quoted};
+use crate::finding::{Severity, bare, quoted};
 
 /// One section, merged from every place where its name stands.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Sections {
     fn enter(&mut self, name: &str, line: usize, report: Report<'_>) -> usize {
         if let Some(&at) = self.by_name.get(name) {
             let first = self.list[at].line;
-            let message = format!("the section [{}] is there already in line {first}", shortened(name));
+            let message = format!("the section [{}] is there already in line {first}", bare(name));
             report(Severity::Warning, message, "the two are read as one; join them");
             return at;
         }
@@ -155,11 +155,6 @@ impl Sections {
         }
         *earlier = entry;
     }
-}
-
-fn shortened(name: &str) -> String {
-    let text = quoted(name);
-    text[1..text.len() - 1].to_owned()
 }
 
 /// Cuts a comment off: `#` or `;` at the start of the line, or after whitespace outside quotes. Quotes are seen

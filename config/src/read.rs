@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::check;
 use crate::device::Device;
-use crate::finding::{Finding, Severity, quoted};
+use crate::finding::{Finding, Severity, bare, quoted};
 use crate::ini;
 use crate::keys::{self, Key, SECTIONS, Section, Status};
 use crate::nearest::nearest;
@@ -202,7 +202,7 @@ impl Reader {
         let mut at = 0;
         if spec.name == "port" {
             if number > u32::from(PORT_NUMBER_MAX) || found.name != format!("port{number}") {
-                let message = format!("[{}] is no port", found.name);
+                let message = format!("[{}] is no port", bare(&found.name));
                 self.findings.error(
                     found.line,
                     message,
@@ -214,7 +214,11 @@ impl Reader {
             at = self.config.ports.len() - 1;
         }
         if let Some(text) = status_text(spec.status) {
-            self.findings.warning(found.line, format!("[{}] {text}", found.name), "its keys are left out");
+            self.findings.warning(
+                found.line,
+                format!("[{}] {text}", bare(&found.name)),
+                "its keys are left out",
+            );
         }
         let mut entries: HashMap<&str, &ini::Entry> = HashMap::new();
         for entry in &found.entries {
@@ -245,7 +249,7 @@ impl Reader {
             (None, Some(name)) => format!("did you mean {name}? It is left out"),
             (None, None) => "it is left out".into(),
         };
-        let name = quoted(&entry.key);
+        let (section, name) = (bare(section), quoted(&entry.key));
         let message = match spec.open {
             true => format!("[{section}] {name} has no counterpart in this stack and no effect"),
             false => format!("[{section}] has no key {name}"),
@@ -263,6 +267,7 @@ impl Reader {
             let message = format!("[{section}] {}: {wrong}", key.name);
             let default = match key.default {
                 "" => String::new(),
+                derived if derived.starts_with('(') => format!(", or remove the line {derived}"),
                 text => format!(", or remove the line for the default {text}"),
             };
             self.findings.error(entry.line, message, format!("allowed: {}{default}", key.kind.allowed()));

@@ -53,8 +53,8 @@ pub(crate) enum Kind {
     PciList,
     /// An absolute path.
     Path,
-    /// Letters, digits, `_`, `-`, `.`: at most 32.
-    Name,
+    /// Letters, digits, `_`, `-`, `.`: at most `chars_max`.
+    Name { chars_max: usize },
     /// `0` to `8`, or `pattern:level`.
     LogLevel,
     /// Arguments as in a shell.
@@ -104,7 +104,7 @@ impl Kind {
             Kind::Device => "tap:<interface>, af_packet:<interface>, pci:<address> or wire".into(),
             Kind::PciList => "PCI addresses such as 02:00.0 or 0000:02:00.0 with ',' between them".into(),
             Kind::Path => "an absolute path of at most 255 bytes without quotes, '\\', '#' and ';'".into(),
-            Kind::Name => "1 to 32 of the characters A-Z a-z 0-9 _ - .".into(),
+            Kind::Name { chars_max } => format!("1 to {chars_max} of the characters A-Z a-z 0-9 _ - ."),
             Kind::LogLevel => "0 to 8, or pattern:level such as lib.eal:debug".into(),
             Kind::Arguments => "arguments separated by blanks, quoted as in a shell".into(),
             Kind::Ignored => "anything".into(),
@@ -305,8 +305,10 @@ impl Setting for String {
         }
         match kind {
             _ if text.is_empty() => Err("it has no value".into()),
-            Kind::Name if text.len() > 32 => Err(format!("{} is longer than 32 characters", quoted(text))),
-            Kind::Name if text.starts_with(['.', '-']) => {
+            Kind::Name { chars_max } if text.len() > *chars_max => {
+                Err(format!("{} is longer than {chars_max} characters", quoted(text)))
+            }
+            Kind::Name { .. } if text.starts_with(['.', '-']) => {
                 Err(format!("{} begins with {:?}", quoted(text), &text[..1]))
             }
             Kind::LogLevel => match text.rsplit_once(':') {

@@ -58,7 +58,7 @@ const KEYS: &[Key] = &[
     .device(),
     works!(
         "file_prefix",
-        Kind::Name,
+        Kind::Name { chars_max: 64 },
         "(ff_ and the instance's name)",
         dpdk.file_prefix,
         "Prefix of DPDK's runtime files (EAL `--file-prefix`, as it stands)."

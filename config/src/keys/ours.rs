@@ -12,7 +12,8 @@ pub(super) static INSTANCE: Section = section(
     "instance",
     "The instance: several may run on one host when their names, devices and addresses differ.",
     &[
-        works!("name", Kind::Name, "default", instance.name, "Name of the instance.").device(),
+        works!("name", Kind::Name { chars_max: 32 }, "default", instance.name, "Name of the instance.")
+            .device(),
         works!(
             "runtime_dir",
             Kind::Path,
