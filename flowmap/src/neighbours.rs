@@ -49,9 +49,9 @@ const CONFIRMED: usize = 4;
 const PROBED: usize = 5;
 const PROBES: usize = 6;
 
-/// Neighbours for each bucket: with two on average, more than seven meet in one
-/// of a thousand buckets, and then the least useful gives way.
-const NEIGHBOURS_PER_BUCKET: u32 = 2;
+/// Neighbours for each bucket: with one on average, more than seven meet in one
+/// of 100 000 buckets, and then the least useful gives way.
+const NEIGHBOURS_PER_BUCKET: u32 = 1;
 
 /// Neighbours of a host unless configured otherwise.
 pub const NEIGHBOURS_DEFAULT: u32 = 1_024;

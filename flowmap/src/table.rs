@@ -340,6 +340,13 @@ impl<'m> Table<'m> {
         self.buckets.len()
     }
 
+    /// Flows that went past `bucket`.
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    pub(crate) fn overflow(&self, bucket: usize) -> u64 {
+        self.buckets[bucket].word(OVERFLOW).load(Ordering::Acquire)
+    }
+
     fn home(&self, hashed: Hashed) -> usize {
         hashed.hash as usize & self.mask
     }
