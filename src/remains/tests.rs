@@ -1,0 +1,53 @@
+use super::*;
+
+#[test]
+fn what_is_ours_is_found_and_nothing_else() {
+    let root = std::env::temp_dir().join(format!("ffctl-remains-{}", std::process::id()));
+    let (huge, runtime) = (root.join("huge"), root.join("run"));
+    fs::create_dir_all(&huge).unwrap();
+    fs::create_dir_all(&runtime).unwrap();
+    let record = InstanceRecord {
+        instance: "a".into(),
+        config: "/etc/f-stack.conf".into(),
+        runtime_dir: runtime.clone(),
+        file_prefix: format!("ff_test_{}", std::process::id()),
+        hugepage_dir: huge.clone(),
+        region_path: ff_control::region_path(&huge, "a"),
+        device: "wire".into(),
+        primary: None,
+        nginx_master: None,
+        workers: 1,
+        worker_shutdown_timeout_ms: 0,
+        started_unix_s: 0,
+    };
+    let prefix = &record.file_prefix;
+    let ours = [format!("{prefix}map_0"), format!("{prefix}map_117"), "ffstack_a".into()];
+    let others =
+        [format!("{prefix}map_"), format!("{prefix}2map_0"), format!("{prefix}map_0x"), "ffstack_ab".into()];
+    for name in ours.iter().chain(&others) {
+        fs::write(huge.join(name), "").unwrap();
+    }
+    for name in ["instance.json", "primary.log", "lock"] {
+        fs::write(runtime.join(name), "").unwrap();
+    }
+    std::os::unix::net::UnixListener::bind(runtime.join("control.sock")).unwrap();
+
+    let remains = Remains::of(&record);
+    let expected: Vec<PathBuf> = ours
+        .iter()
+        .map(|name| huge.join(name))
+        .chain(["control.sock", "primary.log", "instance.json"].map(|name| runtime.join(name)))
+        .collect();
+    assert_eq!(remains, Remains { files: expected, directories: vec![runtime.clone()] });
+    remains.remove().unwrap();
+    // Again: that nothing is there any more is no error.
+    remains.remove().unwrap();
+    assert!(!runtime.exists());
+    let mut left: Vec<String> =
+        fs::read_dir(&huge).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut others = others.to_vec();
+    left.sort();
+    others.sort();
+    assert_eq!(left, others);
+    fs::remove_dir_all(root).unwrap();
+}
