@@ -1,0 +1,147 @@
+//! `scripts/quickstart` as a person runs it: in the machine's own namespace, with its fixed names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use ff_harness::{Context, Failure, Output, ensure, proc, run};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::os::unix::process::CommandExt as _;
+
+use crate::case::{Case, Outcome, Size};
+use crate::lab::Lab;
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::own("qs01", "quickstart fetches a page, twice in a row; --down leaves no trace", twice)
+            .within_s(300),
+        Case::own("qs02", "quickstart works after an interruption anywhere", interrupted).within_s(300),
+        Case::own("qs03", "quickstart: wrong flags show the usage, --down with nothing there", flags)
+            .within_s(60),
+    ]
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/quickstart")
+}
+
+fn quickstart(args: &[&str]) -> Result<Output, Failure> {
+    let mut command = Command::new(script());
+    command.args(args);
+    run(command, Duration::from_secs(240))
+}
+
+/// What the machine looks like where the quickstart may leave something.
+fn traces() -> Vec<String> {
+    let mut all = Vec::new();
+    for dir in ["/run/netns", "/run/ffstack", "/run/ffstack-quickstart", "/run/dpdk", "/dev/hugepages"] {
+        let Ok(entries) = fs::read_dir(dir) else { continue };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        all.extend(
+            names
+                .filter(|name| {
+                    name.contains("default") || name.contains("ffclient") || dir.ends_with("quickstart")
+                })
+                .map(|name| format!("{dir}/{name}")),
+        );
+    }
+    for path in ["/sys/class/net/ff0", "/run/ffstack-quickstart"] {
+        if Path::new(path).exists() {
+            all.push(path.to_owned());
+        }
+    }
+    all
+}
+
+/// The cases would end a quickstart that somebody uses.
+fn not_in_use() -> Result<(), Failure> {
+    let there = traces();
+    ensure!(
+        there.is_empty(),
+        "a quickstart is up; end it with scripts/quickstart --down: {}",
+        there.join(", ")
+    );
+    Ok(())
+}
+
+fn fetch() -> Result<(), Failure> {
+    for url in ["http://198.18.0.2/", "http://[2001:2::2]/"] {
+        let mut curl = Command::new("ip");
+        curl.args(["netns", "exec", "ffclient", "curl", "-sSgf", "--max-time", "5", url]);
+        let out = run(curl, Duration::from_secs(10))?;
+        ensure!(out.success() && out.stdout.contains("ffstack"), "{url}: {}", out.all());
+    }
+    Ok(())
+}
+
+fn twice(_: &mut Lab, _: Size) -> Outcome {
+    not_in_use()?;
+    let pages = fs::read_to_string("/proc/sys/vm/nr_hugepages")?;
+    let mut times = Vec::new();
+    for round in 0..2 {
+        let out = quickstart(&[])?;
+        ensure!(out.success(), "run {round}: exit code {}: {}", out.code(), out.all());
+        ensure!(
+            out.stdout.contains("ip netns exec ffclient curl"),
+            "run {round} does not say what next: {}",
+            out.all()
+        );
+        fetch().doing(format!("after run {round}"))?;
+        times.push(format!("{:.1} s", out.elapsed.as_secs_f64()));
+    }
+    let out = quickstart(&["--down"])?;
+    ensure!(out.success(), "--down: exit code {}: {}", out.code(), out.all());
+    let left = traces();
+    ensure!(left.is_empty(), "--down left {}", left.join(", "));
+    let after = fs::read_to_string("/proc/sys/vm/nr_hugepages")?;
+    ensure!(pages == after, "vm.nr_hugepages was {} and is {}", pages.trim(), after.trim());
+    Ok(times.join(", then "))
+}
+
+fn interrupted(_: &mut Lab, _: Size) -> Outcome {
+    not_in_use()?;
+    let mut ended = Vec::new();
+    for (round, delay_ms) in [300, 700, 1000, 1300, 1600, 2000, 2500, 3000].into_iter().enumerate() {
+        let mut child = Command::new(script())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        thread::sleep(Duration::from_millis(delay_ms));
+        // The whole foreground group, as a terminal does; every other time without any chance to tidy up.
+        let signal = if round % 2 == 0 { Signal::SIGKILL } else { Signal::SIGINT };
+        let _ = killpg(Pid::from_raw(child.id().cast_signed()), signal);
+        let gone =
+            proc::until(Duration::from_secs(60), || child.try_wait().is_ok_and(|status| status.is_some()));
+        ensure!(gone, "quickstart did not end within 60 s after {signal}");
+        ended.push(format!("{delay_ms}"));
+    }
+    let out = quickstart(&[])?;
+    ensure!(out.success(), "the run after: exit code {}: {}", out.code(), out.all());
+    fetch()?;
+    let down = quickstart(&["--down"])?;
+    ensure!(down.success(), "--down: {}", down.all());
+    let left = traces();
+    ensure!(left.is_empty(), "--down left {}", left.join(", "));
+    Ok(format!("interrupted after {} ms", ended.join(", ")))
+}
+
+fn flags(_: &mut Lab, _: Size) -> Outcome {
+    for args in [&["--wrong"][..], &["--down", "now"], &["up"]] {
+        let out = quickstart(args)?;
+        ensure!(
+            out.code() == 2 && out.stderr.contains("usage"),
+            "{args:?}: exit code {}: {}",
+            out.code(),
+            out.all()
+        );
+    }
+    not_in_use()?;
+    let out = quickstart(&["--down"])?;
+    ensure!(out.success() && !out.stdout.is_empty(), "--down with nothing there: {}", out.all());
+    Ok(String::new())
+}
