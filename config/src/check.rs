@@ -313,10 +313,9 @@ fn check_ports_together(ports: &[Port], lines: &Lines, findings: &mut Findings) 
 }
 
 fn overlap(a: IpNet, b: IpNet) -> bool {
-    // A further IPv4 address is a /32 and claims no subnet.
-    a.prefix_len() < a.max_prefix_len()
-        && b.prefix_len() < b.max_prefix_len()
-        && (a.contains(&b.network()) || b.contains(&a.network()))
+    // Every link has the link-local prefix.
+    let link_local = |net: IpNet| matches!(net.addr(), IpAddr::V6(ip) if ip.is_unicast_link_local());
+    !link_local(a) && !link_local(b) && (a.contains(&b.network()) || b.contains(&a.network()))
 }
 
 /// Arguments that would take out of our hands what the processes agree on.

@@ -44,7 +44,14 @@ fn write_works(text: &mut String, section: &Section) {
 
 fn write_left_out(text: &mut String, section: &Section, status: &str, reason: &str) {
     let _ = writeln!(text, "{status} as a whole, with one warning: {reason}.\n");
-    let keys: Vec<String> = section.keys.iter().map(|key| format!("`{}`", key.name)).collect();
+    let keys: Vec<String> = section
+        .keys
+        .iter()
+        .map(|key| match key.default {
+            "" => format!("`{}`", key.name),
+            default => format!("`{}` (`{default}`)", key.name),
+        })
+        .collect();
     let _ = writeln!(text, "Keys: {}.\n", keys.join(", "));
 }
 
@@ -57,5 +64,5 @@ fn default(key: &Key) -> String {
 }
 
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
+    text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -141,6 +141,9 @@ const CASES: &[Case] = cases! {
     "same address on two ports": after_port0!("[port1]\naddr=198.18.0.2\nnetmask=255.255.255.255") => [(5, E, "198.18.0.2 is an address of [port0] already")];
     "further address on two ports": after_port0!("[port1]\naddr6=2001:2::2\nvip_addr=198.18.0.2") => [(6, E, "vip_addr: 198.18.0.2 is an address of [port0] already")];
     "overlapping subnets": after_port0!("[port1]\naddr=198.18.1.2\nnetmask=255.255.0.0") => [(5, W, "198.18.0.0/16 and 198.18.0.0/24 of [port0] overlap")];
+    "further address in the subnet of another port": after_port0!("[port1]\naddr6=2001:2::2\nvip_addr=198.18.0.9") => [(6, W, "198.18.0.9/32 and 198.18.0.0/24 of [port0] overlap")];
+    "subnet around the further address of another port": after_port0!("vip_addr=198.19.0.9\n[port1]\naddr=198.19.0.2\nnetmask=255.255.255.0") => [(6, W, "198.19.0.0/24 and 198.19.0.9/32 of [port0] overlap")];
+    "link-local addresses on two ports": after_port0!("addr6=fe80::1\n[port1]\naddr6=fe80::2") => [];
     "same device": after_port0!("[port1]\naddr6=2001:2::2\ndevice=tap:ff0") => [(6, E, "tap:ff0 is the device of [port0] already")];
     "same interface": after_port0!("[port1]\naddr6=2001:2::2\ndevice=af_packet:ff0") => [(6, E, "af_packet:ff0 has the interface of [port0]")];
     "same MAC": after_port0!("mac=02:00:00:00:00:01\n[port1]\naddr6=2001:2::2\nmac=02:00:00:00:00:01") => [(7, W, "[port0] has the same MAC address")];
