@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         Case::client("ld04", "10 000 connections held at once, each answers twice", held)
             .main()
             .within_s(120),
+        Case::client("ld05", "the counters in the status follow the traffic", counters).ours_only(),
     ]
 }
 
