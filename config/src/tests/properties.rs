@@ -108,7 +108,8 @@ fn round_trip(checked: &Checked) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    // PROPTEST_CASES may ask for more.
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(512), ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_is_judged(text in any::<String>()) {
