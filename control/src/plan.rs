@@ -47,8 +47,6 @@ pub struct WorkerPlan {
     pub idle_sleep_us: u32,
     /// Longest time a frame to send may wait for a fuller burst, in microseconds (0..=100).
     pub tx_delay_us: u32,
-    /// What may be left to the device, where it can.
-    pub offload: OffloadPlan,
     /// Idle time after which a UDP flow is aged, in milliseconds (100..=3 600 000).
     pub udp_idle_ms: u32,
     /// No "port unreachable" is sent for a datagram that nobody wants.
@@ -123,15 +121,17 @@ fn in_ranges(ranges: &[(u16, u16)], port: u16) -> bool {
     ranges.iter().any(|&(first, last)| (first..=last).contains(&port))
 }
 
-/// What may be left to the device; what the device cannot do is done in software anyway.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+/// What is left to the device: what it can do and the configuration allows.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct OffloadPlan {
-    /// TCP segmentation.
-    pub tso: bool,
-    /// IPv4 header checksums of sent packets.
+    /// It verifies checksums of received packets.
+    pub rx_checksum: bool,
+    /// It computes IPv4 header checksums.
     pub tx_ip_checksum: bool,
-    /// TCP and UDP checksums of sent packets.
-    pub tx_l4_checksum: bool,
+    /// It computes TCP checksums.
+    pub tx_tcp_checksum: bool,
+    /// It cuts large TCP segments.
+    pub tso: bool,
 }
 
 /// The device beneath port 0.
@@ -142,11 +142,16 @@ pub enum DevicePlan {
     Dpdk {
         /// DPDK port id.
         port_id: u16,
-        /// Whether it is a TAP, whose queue descriptors can be slept on.
-        tap: bool,
+        /// The kernel's interface, if it is a TAP, whose queue descriptors can be slept on.
+        tap_interface: Option<String>,
+        /// What is left to it.
+        offloads: OffloadPlan,
     },
     /// The in-memory wire.
-    Wire,
+    Wire {
+        /// Its number.
+        port: u16,
+    },
     /// One packet socket per queue.
     AfPacket {
         /// Kernel interface name.
