@@ -9,17 +9,36 @@
 //! `poll_transmit` until `None`. Time must not run backwards.
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod config;
-pub mod congestion;
+mod congestion;
+mod conn;
+mod deadlines;
 mod engine;
 mod error;
+mod header;
+mod host;
 mod info;
+mod input;
+mod listen;
+mod numbers;
+mod output;
+mod passive;
+mod pmtu;
+mod reassembly;
+mod recovery;
+mod rtt;
 mod seq;
+mod slab;
 mod socket;
+mod sockets;
 mod time;
+mod timers;
+mod timewait;
 mod trace;
 
 pub use config::{EcnMode, EngineConfig, MtuProbing, Secrets};
+pub use congestion::Algorithm;
 pub use engine::Engine;
 pub use error::{ConnError, ConnectError, ListenError, ReadError, WriteError};
 pub use ff_flowmap::{FlowIndex, FlowKey, FlowRef, HeapIndex, TableFull};

@@ -1,0 +1,1 @@
+//! A smoltcp socket as the peer: follows.

@@ -1,0 +1,1 @@
+//! Scripts against one engine: follows.
