@@ -1,0 +1,71 @@
+//! The end of a worker: what its connections still owe their peers is delivered first.
+//!
+//! The kernel would go on sending for a process that is gone. A stack that lives in the process cannot, so the
+//! process stays for a bounded time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ff_tcp::Instant;
+
+use crate::failure::{Failure, Outcome};
+use crate::process::{self, Role};
+use crate::table::{self, Entry};
+use crate::waiting::{self, Wait};
+use crate::clock;
+
+/// Longest stay without any connection finishing, in microseconds.
+const STALL_US_MAX: u64 = 5_000_000;
+
+/// Longest stay in all, in microseconds: the same as nginx's workers get when nothing is configured.
+const STAY_US_MAX: u64 = 90_000_000;
+
+static DONE: AtomicBool = AtomicBool::new(false);
+
+/// Registers [`deliver`] to run when the process ends through `exit`.
+pub fn at_exit() {
+    extern "C" fn run() {
+        deliver();
+    }
+    // SAFETY: the handler is a function of this library, which is never unloaded.
+    unsafe { libc::atexit(run) };
+}
+
+/// Closes every socket and passes on until all is delivered, nothing moves any more, or the time is up. A signal
+/// ends it too: whoever sends one is in a hurry.
+pub fn deliver() {
+    if process::role() != Role::Worker || DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    close_all();
+    let begun = clock::now();
+    let mut left = usize::MAX;
+    let mut moved = begun;
+    loop {
+        let deadline = Instant((moved.0 + STALL_US_MAX).min(begun.0 + STAY_US_MAX));
+        let wait = Wait { deadline: Some(deadline), mask: std::ptr::null(), kernel: &[], set: None };
+        let result: Outcome<Option<usize>> = waiting::until(wait, |process, _| {
+            let lingering = process.stack.as_ref().map_or(0, |stack| stack.0.lingering());
+            Ok((lingering == 0 || lingering < left).then_some(lingering))
+        });
+        match result {
+            Ok(Some(0)) | Ok(None) => break,
+            Ok(Some(lingering)) => {
+                left = lingering;
+                moved = clock::now();
+            }
+            Err(Failure::Errno(_) | Failure::Kernel) => break,
+        }
+    }
+}
+
+/// Closes all sockets of ours, listeners included.
+fn close_all() {
+    let ours: Vec<_> = table::range(0, table::DESCRIPTORS_MAX as i32)
+        .filter(|(_, entry)| matches!(entry, Entry::Socket { .. }))
+        .map(|(fd, _)| fd)
+        .collect();
+    for fd in ours {
+        // The only error is that it is closed already.
+        let _ = crate::calls::descriptor::close(fd);
+    }
+}

@@ -1,0 +1,90 @@
+//! fork, exec, exit, and giving up root.
+
+use libc::{c_char, c_int, gid_t, pid_t, size_t, uid_t};
+
+use crate::{attach, exit, master, real};
+
+/// `vfork` shares the parent's memory and stack frame; a wrapper cannot return from it twice, so it is `fork`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vfork() -> pid_t {
+    // SAFETY: passed through; the handlers of `pthread_atfork` do our part.
+    unsafe { real::fork() }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execve(
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    // SAFETY: the application's arguments; the environment is null or ends in null.
+    unsafe { master::with_environment(envp, |envp| real::execve(path, argv, envp)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvpe(
+    file: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    // SAFETY: the application's arguments; the environment is null or ends in null.
+    unsafe { master::with_environment(envp, |envp| real::execvpe(file, argv, envp)) }
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
+    // SAFETY: `environ` is the process's environment.
+    unsafe { execve(path, argv, environ) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
+    // SAFETY: `environ` is the process's environment.
+    unsafe { execvpe(file, argv, environ) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _exit(status: c_int) -> ! {
+    exit::deliver();
+    // SAFETY: passed through.
+    unsafe { real::_exit(status) };
+    std::process::abort()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    // SAFETY: the same function by C's name.
+    unsafe { _exit(status) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setgid(gid: gid_t) -> c_int {
+    attach::giving_up_root();
+    // SAFETY: passed through.
+    unsafe { real::setgid(gid) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setuid(uid: uid_t) -> c_int {
+    attach::giving_up_root();
+    // SAFETY: passed through.
+    unsafe { real::setuid(uid) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setgroups(count: size_t, groups: *const gid_t) -> c_int {
+    attach::giving_up_root();
+    // SAFETY: passed through with the application's arguments.
+    unsafe { real::setgroups(count, groups) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn initgroups(user: *const c_char, group: gid_t) -> c_int {
+    attach::giving_up_root();
+    // SAFETY: passed through with the application's arguments.
+    unsafe { real::initgroups(user, group) }
+}

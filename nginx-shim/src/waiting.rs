@@ -1,0 +1,162 @@
+//! Every wait of the application: passes of the stack until something is ready, the time is up or a signal
+//! came. Spins for a short while, then sleeps in one `ppoll` on everything that can end the wait.
+
+use std::os::fd::RawFd;
+
+use ff_tcp::Instant;
+use libc::{POLLIN, pollfd, sigset_t};
+
+use crate::failure::{self, Outcome, fail};
+use crate::process::{self, Guard};
+use crate::signals::{self, Waiting};
+use crate::{clock, real};
+
+/// Longest sleep in microseconds: the worker's heartbeat must go on.
+const SLEEP_US_MAX: u64 = 100_000;
+
+/// Longest spin in microseconds. A spin that pays, or a sleep so short that a spin would have paid, doubles the
+/// next one up to this; a spin in vain halves it.
+const SPIN_US_MAX: u64 = 20;
+
+/// What a wait is about.
+pub struct Wait<'a> {
+    /// When it ends without anything, `None` for never.
+    pub deadline: Option<Instant>,
+    /// Signals blocked meanwhile, as in `ppoll`; null for no change.
+    pub mask: *const sigset_t,
+    /// Descriptors of the kernel that also end a sleep.
+    pub kernel: &'a [pollfd],
+    /// The epoll set that is waited on.
+    pub set: Option<u32>,
+}
+
+/// Runs passes until `ready` gives something. `None` when the deadline is over.
+///
+/// `ready` is asked after each pass; it must not block.
+///
+/// # Errors
+/// What `ready` says; EINTR when a signal handler has run on this thread.
+pub fn until<T>(
+    wait: Wait<'_>,
+    mut ready: impl FnMut(&mut Guard, Instant) -> Outcome<Option<T>>,
+) -> Outcome<Option<T>> {
+    let waker = signals::waker()?;
+    let _waiting = Waiting::begin(waker);
+    let seen = signals::seen();
+    let mut spin_end = None;
+    let mut spun = false;
+    loop {
+        let now = clock::now();
+        let mut process = process::lock();
+        let report = process.pass(now);
+        if let Some(found) = ready(&mut process, now)? {
+            if spun {
+                lengthen_spin(&mut process);
+            }
+            return Ok(Some(found));
+        }
+        if wait.deadline.is_some_and(|deadline| deadline <= now) {
+            return Ok(None);
+        }
+        if signals::seen() != seen {
+            return fail(libc::EINTR);
+        }
+        if report.more {
+            continue;
+        }
+        let spin_us = process.spin_us;
+        let end = *spin_end.get_or_insert(Instant(now.0 + spin_us));
+        if report.rx > 0 {
+            spin_end = Some(Instant(now.0 + spin_us));
+            continue;
+        }
+        if now < end && wait.mask.is_null() {
+            spun = true;
+            drop(process);
+            std::hint::spin_loop();
+            continue;
+        }
+        if spun {
+            process.spin_us /= 2;
+            spun = false;
+        }
+        sleep(process, &wait, waker, now)?;
+        // A sleep that a packet ended is worth a spin: the next one follows soon.
+        spin_end = None;
+    }
+}
+
+fn lengthen_spin(process: &mut Guard) {
+    process.spin_us = (process.spin_us * 2).clamp(2, SPIN_US_MAX);
+}
+
+/// One sleep, with the lock released.
+fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Outcome<()> {
+    let mut until = now.0 + SLEEP_US_MAX;
+    if let Some(deadline) = wait.deadline {
+        until = until.min(deadline.0);
+    }
+    let mut fds = Vec::with_capacity(wait.kernel.len() + 4);
+    fds.extend_from_slice(wait.kernel);
+    fds.push(pollfd { fd: waker, events: POLLIN, revents: 0 });
+    if let Some(stack) = &process.stack {
+        if let Some(deadline) = stack.0.next_deadline() {
+            until = until.min(deadline.0);
+        }
+        let wait_fds = stack.0.wait_fds();
+        if wait_fds.is_empty() {
+            until = until.min(now.0 + process.idle_step_us);
+        }
+        fds.extend(wait_fds.iter().map(|&fd| pollfd { fd, events: POLLIN, revents: 0 }));
+    }
+    if until <= now.0 {
+        return Ok(());
+    }
+    process.sleepers.push(waker);
+    note_sleeper(&mut process, wait.set, 1);
+    drop(process);
+    let timeout = clock::timespec_of(until - now.0);
+    // SAFETY: `fds` and `timeout` live through the call; the mask is null or the caller's valid one.
+    let result = unsafe { real::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &timeout, wait.mask) };
+    let error = failure::errno();
+    let mut process = process::lock();
+    process.sleepers.retain(|&sleeper| sleeper != waker);
+    note_sleeper(&mut process, wait.set, -1);
+    if result > 0 && clock::now().0 - now.0 <= SPIN_US_MAX {
+        lengthen_spin(&mut process);
+    }
+    drop(process);
+    if fds[wait.kernel.len()].revents != 0 {
+        signals::drain(waker);
+    }
+    if result < 0 { fail(error) } else { Ok(()) }
+}
+
+fn note_sleeper(process: &mut Guard, set: Option<u32>, change: i32) {
+    if let Some(set) = set.and_then(|set| process.sets.get_mut(set)) {
+        set.sleepers = set.sleepers.saturating_add_signed(change);
+    }
+}
+
+/// Waits until a blocking call can go on. `attempt` makes the call; `EAGAIN` means "not yet".
+///
+/// # Errors
+/// What `attempt` says; EAGAIN when `timeout_us` (0 for none) is over; EINTR unless the handler restarts calls.
+pub fn block_on<T>(timeout_us: u64, mut attempt: impl FnMut(&mut Guard) -> Outcome<T>) -> Outcome<T> {
+    let deadline = (timeout_us > 0).then(|| Instant(clock::now().0.saturating_add(timeout_us)));
+    loop {
+        let wait = Wait { deadline, mask: std::ptr::null(), kernel: &[], set: None };
+        let result = until(wait, |process, _| match attempt(process) {
+            Ok(value) => Ok(Some(value)),
+            Err(failure::Failure::Errno(libc::EAGAIN)) => Ok(None),
+            Err(failure) => Err(failure),
+        });
+        match result {
+            Ok(Some(value)) => return Ok(value),
+            Ok(None) => return fail(libc::EAGAIN),
+            // Linux restarts a call without a time-out if the handler was installed so.
+            Err(failure::Failure::Errno(libc::EINTR)) if timeout_us == 0 && signals::last_restarts() => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+}
