@@ -97,12 +97,13 @@ impl<'m> Directory<'m> {
 
     /// The generation in `slot`; `None` if there is no such slot.
     pub fn generation(&self, slot: usize) -> Option<GenerationWords<'m>> {
-        self.generations.get(slot).map(GenerationWords::over)
+        let first = slot.checked_mul(GENERATION_LINES)?;
+        self.generations.get(first..first + GENERATION_LINES).map(GenerationWords::over)
     }
 
     /// All slots in order.
     pub fn generations(&self) -> impl Iterator<Item = GenerationWords<'m>> + use<'m> {
-        self.generations.iter().map(GenerationWords::over)
+        self.generations.chunks_exact(GENERATION_LINES).map(GenerationWords::over)
     }
 
     /// Worker `index` of the generation in `slot`; `None` if there is no such.
@@ -114,28 +115,51 @@ impl<'m> Directory<'m> {
         self.workers.get(first..first + WORKER_LINES).map(WorkerWords::over)
     }
 
-    /// Whom worker `index`, which is `me`, must now give its queue to, if
-    /// anybody. To be asked at the top of each pass; costs one load while there
-    /// is no order. The worker finishes its burst, then calls
-    /// [`QueueWords::hand_to`] and [`WorkerWords::answer_park`] with the order.
+    /// Whom `queue` belongs to by the words as they are now: worker `queue` of
+    /// the generation that has, or is being given, the receive side. `None` if
+    /// that worker is not READY.
     ///
-    /// `None` also if the one to receive it is not READY: then the order cannot
-    /// be followed, and the coordinator will see that.
-    pub fn order_for(&self, me: Owner, index: usize) -> Option<(ParkWord, Owner)> {
+    /// The owner of a queue asks this at the top of each pass, for each queue
+    /// that it owns. If the answer is another than itself, it finishes its burst
+    /// and calls [`QueueWords::hand_to`] with the answer. That one rule hands
+    /// over, gives back, and returns a queue that a sibling took from the dead.
+    pub fn rightful_owner(&self, queue: usize) -> Option<Owner> {
+        self.ready_worker(self.receiver()?, queue)
+    }
+
+    /// The generation that has, or is being given, the receive side.
+    pub fn receiver(&self) -> Option<EpochSlot> {
+        receiver(self.header.park_order(), || self.header.target(), || self.header.active())
+    }
+
+    /// The order that worker `me` has to answer with
+    /// [`WorkerWords::answer_park`], once it has looked at all its queues and
+    /// given away what is another's: it says that nothing it read before the
+    /// order is still on its way to a queue word.
+    pub fn unanswered_order(&self, worker: WorkerWords<'_>) -> Option<ParkWord> {
         let order = self.header.park_order()?;
-        let successor = match order.order {
-            // Everybody but the target itself is told to let go.
-            ParkOrder::HandOver if me.epoch != order.epoch => self.header.target()?,
-            ParkOrder::GiveBack if me.epoch == order.epoch => self.header.active()?,
-            ParkOrder::HandOver | ParkOrder::GiveBack => return None,
-        };
-        let ready = self.ready_worker(successor, index)?;
-        (ready != me).then_some((order, ready))
+        (worker.parked() != Some(order)).then_some(order)
     }
 
     /// The process of worker `index` of `generation`, if it is READY.
     pub fn ready_worker(&self, generation: EpochSlot, index: usize) -> Option<Owner> {
         self.worker(generation.slot as usize, index)?.ready().filter(|ready| ready.epoch == generation.epoch)
+    }
+}
+
+/// The one rule for who receives: the target of a hand-over order, else the
+/// active generation. An order whose target is not (any more) the target is
+/// not followed.
+pub(crate) fn receiver(
+    order: Option<ParkWord>,
+    target: impl FnOnce() -> Option<EpochSlot>,
+    active: impl FnOnce() -> Option<EpochSlot>,
+) -> Option<EpochSlot> {
+    match order {
+        Some(ParkWord { epoch, order: ParkOrder::HandOver }) => {
+            target().filter(|target| target.epoch == epoch).or_else(active)
+        }
+        Some(ParkWord { order: ParkOrder::GiveBack, .. }) | None => active(),
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod directory;
 mod drops;
 mod instance;
+pub mod machine;
 mod words;
 
 pub use directory::{
@@ -22,4 +23,5 @@ pub use instance::{
     Instance, InstanceError, InstanceLayout, InstanceParams, InstanceSeed, LAYOUT_VERSION, SLOTS_MAX,
     SLOTS_MIN, WORKERS_MAX,
 };
-pub use words::{EpochSlot, FsmWord, GenerationState, HandoverState, ParkOrder, ParkWord};
+pub use machine::{Outcome, ReloadAction, ReloadEvent, ReloadState};
+pub use words::{EpochSlot, FsmWord, GenerationState, ParkOrder, ParkWord};

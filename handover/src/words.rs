@@ -2,6 +2,8 @@
 //! whose upper half is an epoch, so that nothing left from an earlier attempt
 //! can be taken for an answer to this one.
 
+use crate::machine::ReloadState;
+
 /// Epoch and slot of a generation. As a word: epoch << 32 | slot. Epoch 0 is no
 /// generation, so the word 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -67,43 +69,15 @@ impl ParkWord {
     }
 }
 
-/// Where the one handover of the instance stands: T0 to T2 of the design, and
-/// the way back. Draining (T3 to T5) is each generation's own: see
-/// [`GenerationState`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum HandoverState {
-    /// T0: no handover.
-    Idle,
-    /// T1: the target's workers are being started.
-    Spawning,
-    /// T2: queues go from the active generation to the target.
-    HandingOver,
-    /// Queues go back to the active generation, because the target failed.
-    GivingBack,
-}
-
-impl HandoverState {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Idle, Self::Spawning, Self::HandingOver, Self::GivingBack];
-
-    const fn number(self) -> u32 {
-        match self {
-            Self::Idle => 0,
-            Self::Spawning => 1,
-            Self::HandingOver => 2,
-            Self::GivingBack => 3,
-        }
-    }
-}
-
-/// The machine's durable word: what a primary that was started again finds.
-/// As a word: epoch of the target << 32 | state.
+/// Where the newest attempt stands, for people and for workers. As a word:
+/// epoch << 32 | state. It follows from the generation lines, which are what a
+/// primary that was started again goes by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FsmWord {
-    /// Epoch of the target; 0 while idle before the first.
+    /// Epoch of the attempt; 0 before the first.
     pub epoch: u32,
-    /// The state.
-    pub state: HandoverState,
+    /// Its state.
+    pub state: ReloadState,
 }
 
 impl FsmWord {
@@ -112,15 +86,12 @@ impl FsmWord {
         join(self.epoch, self.state.number())
     }
 
-    /// From a word. A state that this version does not know counts as giving
-    /// back: the way to one serving generation that is right from everywhere.
+    /// From a word. A state that this version does not know counts as idle.
     pub const fn from_word(word: u64) -> Self {
         let (epoch, number) = split(word);
-        let state = match number {
-            0 => HandoverState::Idle,
-            1 => HandoverState::Spawning,
-            2 => HandoverState::HandingOver,
-            _ => HandoverState::GivingBack,
+        let state = match ReloadState::from_number(number) {
+            Some(state) => state,
+            None => ReloadState::Idle,
         };
         Self { epoch, state }
     }

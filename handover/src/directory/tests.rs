@@ -2,7 +2,8 @@ use ff_flowmap::HeapMemory;
 
 use super::*;
 use crate::drops::DropReason;
-use crate::words::{FsmWord, GenerationState, HandoverState};
+use crate::machine::ReloadState;
+use crate::words::{FsmWord, GenerationState};
 
 const OLD: EpochSlot = EpochSlot { epoch: 1, slot: 0 };
 const NEW: EpochSlot = EpochSlot { epoch: 2, slot: 1 };
@@ -39,28 +40,35 @@ fn a_queue_goes_from_hand_to_hand() {
 }
 
 #[test]
-fn orders_reach_whom_they_are_for() {
+fn orders_say_whose_a_queue_is() {
     let memory = memory();
     let directory = directory(&memory);
     let words = directory.instance();
     words.set_active(Some(OLD));
     words.set_target(Some(NEW));
     let (old, new) = (owner(OLD, 0), owner(NEW, 0));
-    directory.worker(0, 0).unwrap().set_ready(old, 1);
-    assert_eq!(directory.order_for(old, 0), None, "no order");
+    let old_worker = directory.worker(0, 0).unwrap();
+    old_worker.set_ready(old, 1);
+    assert_eq!(directory.rightful_owner(0), Some(old), "no order");
+    assert_eq!(directory.unanswered_order(old_worker), None);
 
     let order = ParkWord { epoch: NEW.epoch, order: ParkOrder::HandOver };
     words.set_park_order(Some(order));
-    assert_eq!(directory.order_for(old, 0), None, "the successor is not ready");
+    assert_eq!(directory.rightful_owner(0), None, "the successor is not ready");
     directory.worker(1, 0).unwrap().set_ready(new, 2);
-    assert_eq!(directory.order_for(old, 0), Some((order, new)));
-    assert_eq!(directory.order_for(new, 0), None);
-    assert_eq!(directory.order_for(owner(OLD, 1), 1), None, "its successor is not ready");
+    assert_eq!(directory.rightful_owner(0), Some(new));
+    assert_eq!(directory.rightful_owner(1), None, "its successor is not ready");
+    assert_eq!(directory.unanswered_order(old_worker), Some(order));
+    old_worker.answer_park(order);
+    assert_eq!(directory.unanswered_order(old_worker), None);
 
+    words.set_target(None);
+    assert_eq!(directory.rightful_owner(0), Some(old), "an order without a target");
+    words.set_target(Some(NEW));
     let back = ParkWord { epoch: NEW.epoch, order: ParkOrder::GiveBack };
     words.set_park_order(Some(back));
-    assert_eq!(directory.order_for(new, 0), Some((back, old)));
-    assert_eq!(directory.order_for(old, 0), None);
+    assert_eq!(directory.rightful_owner(0), Some(old));
+    assert_eq!(directory.unanswered_order(old_worker), Some(back));
 }
 
 #[test]
@@ -141,14 +149,22 @@ fn the_coordinators_words() {
     let memory = memory();
     let directory = directory(&memory);
     let words = directory.instance();
-    words.set_fsm(FsmWord { epoch: 3, state: HandoverState::HandingOver }, 77);
-    assert_eq!(words.fsm(), FsmWord { epoch: 3, state: HandoverState::HandingOver });
+    words.set_fsm(FsmWord { epoch: 3, state: ReloadState::HandingOver }, 77);
+    assert_eq!(words.fsm(), FsmWord { epoch: 3, state: ReloadState::HandingOver });
     assert_eq!(words.fsm_entered_us(), 77);
     let generation = directory.generation(1).unwrap();
-    generation.begin(3, 4242, 70);
+    generation.begin(3, Some(OLD), 4242, 70);
+    assert_eq!((generation.predecessor(), generation.attempt()), (Some(OLD), ReloadState::Spawning));
     assert_eq!((generation.epoch(), generation.master_pid()), (3, 4242));
     assert_eq!(generation.state(), GenerationState::Spawning);
     generation.set_state(GenerationState::Draining, 90);
     assert_eq!(generation.state_since_us(), 90);
+    generation.set_steps(2, 95);
+    assert_eq!((generation.steps(), generation.attempt_since_us()), (2, 95));
+    generation.set_attempt(ReloadState::Settling, 99);
+    assert_eq!((generation.steps(), generation.attempt()), (0, ReloadState::Settling));
+    assert_eq!(directory.generation(0).unwrap().epoch(), 0, "the other slot is untouched");
+    generation.free(100);
+    assert_eq!((generation.epoch(), generation.state()), (0, GenerationState::Free));
     assert!(directory.generation(2).is_none());
 }

@@ -107,5 +107,5 @@ fn the_golden_layout() {
         identity().fingerprint,
         layout.total_bytes()
     );
-    assert_eq!(golden, "version 1 fingerprint 0xea147fa475f06018 total 117504");
+    assert_eq!(golden, "version 1 fingerprint 0x7be85a63819ab503 total 125952");
 }

@@ -9,7 +9,7 @@ fn every_word_comes_back() {
         let park = ParkWord { epoch: 9, order };
         assert_eq!(ParkWord::from_word(park.word()), Some(park));
     }
-    for state in HandoverState::ALL {
+    for state in ReloadState::ALL {
         let fsm = FsmWord { epoch: 2, state };
         assert_eq!(FsmWord::from_word(fsm.word()), fsm);
     }
@@ -21,6 +21,6 @@ fn every_word_comes_back() {
 #[test]
 fn words_of_another_version_are_safe() {
     assert_eq!(ParkWord::from_word((4 << 32) | 9), None);
-    assert_eq!(FsmWord::from_word((4 << 32) | 9).state, HandoverState::GivingBack);
+    assert_eq!(FsmWord::from_word((4 << 32) | 99).state, ReloadState::Idle);
     assert_eq!(GenerationState::from_number(99), GenerationState::Aborted);
 }
