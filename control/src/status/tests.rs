@@ -28,7 +28,7 @@ fn the_words_become_the_document() {
     let memory = memory();
     let directory = create(&memory).directory();
     let generation = directory.generation(1).unwrap();
-    generation.begin(7, 99, 1_000);
+    generation.begin(7, None, 99, 1_000);
     let (first, second) = (Owner { epoch: 7, pid: 100 }, Owner { epoch: 7, pid: 101 });
     let words = directory.worker(1, 0).unwrap();
     words.attach(first, 0, 2_000);
@@ -65,9 +65,9 @@ fn the_words_become_the_document() {
 fn the_newest_generation_comes_first() {
     let memory = memory();
     let directory = create(&memory).directory();
-    directory.generation(0).unwrap().begin(9, 1, 0);
-    directory.generation(3).unwrap().begin(8, 1, 0);
-    directory.generation(2).unwrap().begin(7, 1, 0);
+    directory.generation(0).unwrap().begin(9, None, 1, 0);
+    directory.generation(3).unwrap().begin(8, None, 1, 0);
+    directory.generation(2).unwrap().begin(7, None, 1, 0);
     directory.generation(2).unwrap().set_state(GenerationState::Free, 1);
     let (_, generations) = generations_of(&directory, 0, |_| true);
     assert_eq!(generations.iter().map(|g| (g.epoch, g.slot)).collect::<Vec<_>>(), [(9, 0), (8, 3)]);
