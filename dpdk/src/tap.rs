@@ -92,7 +92,8 @@ pub fn create(eal: Eal, port: u16, interface: &str, queues: u16, mac: [u8; 6]) -
     if !Path::new(TUN).exists() {
         return Err(TapError::NoTun(TUN));
     }
-    if Path::new("/sys/class/net").join(interface).exists() {
+    // Asked of the kernel: `/sys/class/net` shows the namespace in which `/sys` was mounted.
+    if nix::net::if_::if_nametoindex(interface).is_ok() {
         return Err(TapError::Exists(interface.to_owned()));
     }
     keep_sigio_quiet();

@@ -117,7 +117,7 @@ fn tap(ifname: &str) -> Result<(), Failure> {
     if driver_plugin("librte_net_tap.so").is_none() {
         return Err(Failure::failed("DPDK's TAP driver is not installed: apt install librte-net-tap23"));
     }
-    if Path::new("/sys/class/net").join(ifname).exists() {
+    if interface_exists(ifname) {
         return Err(Failure::failed(format!(
             "an interface {ifname} is there already: choose another with `device = tap:NAME`, \
              or remove it (ip link del {ifname})"
@@ -133,8 +133,13 @@ fn driver_plugin(name: &str) -> Option<PathBuf> {
     roots.iter().find_map(|root| glob::glob(&format!("{root}/dpdk/pmds-*/{name}*")).ok()?.flatten().next())
 }
 
+/// Asked of the kernel, because `/sys/class/net` shows the namespace in which `/sys` was mounted.
+fn interface_exists(ifname: &str) -> bool {
+    nix::net::if_::if_nametoindex(ifname).is_ok()
+}
+
 fn interface(ifname: &str) -> Result<(), Failure> {
-    if Path::new("/sys/class/net").join(ifname).exists() {
+    if interface_exists(ifname) {
         return Ok(());
     }
     Err(Failure::failed(format!("there is no interface {ifname}: ip link shows those that are there")))
