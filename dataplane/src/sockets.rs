@@ -4,15 +4,21 @@
 //! non-blocking: the shim turns a blocking descriptor into passes of the stack. Errors are what Linux would
 //! say, see [`SockError::errno`].
 
+pub(crate) mod bind;
 mod calls;
+mod datagram;
 mod error;
+mod option_calls;
 mod options;
+mod stream;
+pub(crate) mod table;
 
 use std::net::{IpAddr, SocketAddr};
 
 pub use error::SockError;
 pub use ff_tcp::Readiness;
 pub use options::{SockOpt, SockOptName, SockOptValue};
+pub(crate) use stream::SharedListener;
 
 /// Address family of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,6 +27,16 @@ pub enum Domain {
     Ipv4,
     /// AF_INET6; dual-stack unless IPV6_V6ONLY is set.
     Ipv6,
+}
+
+impl Domain {
+    /// Any address, port 0.
+    pub(crate) fn unspecified(self) -> SocketAddr {
+        match self {
+            Self::Ipv4 => SocketAddr::from(([0; 4], 0)),
+            Self::Ipv6 => SocketAddr::from(([0u16; 8], 0)),
+        }
+    }
 }
 
 /// Kind of a socket.
@@ -85,4 +101,17 @@ pub struct Received {
     pub from: SocketAddr,
     /// To which of our addresses it was sent (IP_PKTINFO, IPV6_PKTINFO). v4-mapped like `from`.
     pub to: IpAddr,
+}
+
+/// An address without the v4-mapped form, and without scope: what the stack works with.
+pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+/// An address as a socket of the family shows it: IPv4 is v4-mapped on an IPv6 socket.
+pub(crate) fn present(domain: Domain, addr: SocketAddr) -> SocketAddr {
+    match (domain, addr.ip()) {
+        (Domain::Ipv6, IpAddr::V4(v4)) => SocketAddr::new(v4.to_ipv6_mapped().into(), addr.port()),
+        _ => addr,
+    }
 }

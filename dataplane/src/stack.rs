@@ -1,36 +1,81 @@
-//! One worker's stack: what it is made of, and its pass.
+//! One worker's stack: what it is made of.
+//!
+//! The pass is in `pass.rs`, receiving in `input.rs`, sending in `egress.rs`, what other processes see of the
+//! worker in `report.rs`, the socket calls in `sockets/`.
 
-use std::net::IpAddr;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
 
-use ff_flowmap::FlowIndex;
-use ff_tcp::{EngineConfig, Instant, Secrets};
+use ff_flowmap::{EPHEMERAL_PORTS, EphemeralPorts, FlowIndex, HashKey, PortShare, UdpTableWriter};
+use ff_tcp::{Engine, EngineConfig, Instant, Secrets};
 
+use crate::dispatch::View;
+use crate::input::Item;
 use crate::io::{PacketIo, WorkerRef};
+use crate::ip::addresses::Addresses;
+use crate::ip::layer::IpLayer;
+use crate::report::Report;
+use crate::shared::Shared;
+use crate::sockets::bind::PortMap;
+use crate::sockets::table::SocketTable;
+use crate::sockets::{SharedListener, SocketId};
+use crate::udp::UdpPorts;
 
 /// How a worker's stack is set up. Constant for its life.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
-    /// MAC address of the port.
-    pub mac: [u8; 6],
-    /// Largest IP packet in bytes, 576 to 9 216; the smaller of this and the device's counts.
+    /// Largest IP packet in bytes, 576 to 9 216 (1 280 at least with IPv6); the smaller of this and the
+    /// device's counts.
     pub mtu: u16,
     /// Addresses of the port with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Next hop of IPv4 destinations that are not on the link.
-    pub gateway4: Option<std::net::Ipv4Addr>,
+    pub gateway4: Option<Ipv4Addr>,
     /// Next hop of IPv6 destinations that are not on the link.
-    pub gateway6: Option<std::net::Ipv6Addr>,
+    pub gateway6: Option<Ipv6Addr>,
     /// Which worker of which slot this is.
     pub worker: WorkerRef,
+    /// Workers of a generation: ephemeral ports are divided among them.
+    pub worker_count: u16,
     /// Generation slots of the instance, 1 to 8: ephemeral ports are divided among them.
     pub slot_count: u16,
-    /// TCP.
+    /// TCP. The MTU and the segmentation limit are set from the device.
     pub engine: EngineConfig,
     /// Keys of TCP's keyed numbers, the same in all generations.
     pub secrets: Secrets,
+    /// Key of the keyed hashes (ports, fragments), random, the same in all generations.
+    pub hash_key: HashKey,
     /// Sockets that the worker may have, listeners and datagram sockets included.
     pub sockets_max: usize,
+    /// Leave checksums and segmentation to the device where it can do them.
+    pub offload: bool,
+    /// Send no "port unreachable" for a datagram that nobody wants.
+    pub udp_blackhole: bool,
+    /// Tell the link our addresses at the start, and ask whether anybody else has them. For one worker of an
+    /// instance at a time.
+    pub announce: bool,
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            mtu: 1_500,
+            addresses: Vec::new(),
+            gateway4: None,
+            gateway6: None,
+            worker: WorkerRef { slot: 0, index: 0 },
+            worker_count: 1,
+            slot_count: 1,
+            engine: EngineConfig::default(),
+            secrets: Secrets { isn: [0; 16], timestamp: [0; 16], cookie: [0; 16] },
+            hash_key: [0; 16],
+            sockets_max: 1_048_576,
+            offload: true,
+            udp_blackhole: false,
+            announce: false,
+        }
+    }
 }
 
 /// What a pass did.
@@ -49,30 +94,88 @@ pub struct PassReport {
 /// The TCP/IP stack of one worker over one packet I/O.
 ///
 /// Order of calls: [`pass`](Self::pass), then [`next_event`](Self::next_event) until it gives none, then any
-/// socket calls, and again. Time never goes back.
+/// socket calls, and again. What a call has written leaves with the next pass. Time never goes back.
 pub struct Stack<P: PacketIo, I: FlowIndex> {
     pub(crate) config: StackConfig,
+    pub(crate) now: Instant,
     pub(crate) io: P,
-    index: std::marker::PhantomData<I>,
+    pub(crate) engine: Engine<I>,
+    pub(crate) ip: IpLayer<P::Frame>,
+    pub(crate) view: View,
+    pub(crate) hash_key: HashKey,
+
+    pub(crate) sockets: SocketTable,
+    /// Sockets with edges to report, each once.
+    pub(crate) events: VecDeque<SocketId>,
+    pub(crate) listeners: Vec<Option<SharedListener>>,
+    pub(crate) tcp_holds: PortMap,
+    pub(crate) tcp_ephemeral: EphemeralPorts,
+    pub(crate) udp_holds: PortMap,
+    pub(crate) udp_ephemeral: EphemeralPorts,
+    pub(crate) udp_ports: UdpPorts,
+    pub(crate) udp_table: Option<UdpTableWriter<'static>>,
+
+    pub(crate) report: Report,
+    /// The burst of the pass, kept for its memory.
+    pub(crate) burst: Vec<P::Frame>,
+    pub(crate) items: Vec<Item>,
+    /// A frame for the next segment: nearly every pass asks the engine once in vain.
+    pub(crate) spare: Option<P::Frame>,
+    /// Length of the IP header that the next segment is expected to need.
+    pub(crate) expected_ip_bytes: usize,
+    pub(crate) scratch: Vec<u8>,
 }
 
 impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     /// A stack over `io`. `index` is the worker's flow table, `shared` what it shares with other processes.
-    pub fn new(config: StackConfig, io: P, index: I, shared: Shared) -> Self {
-        let _ = (index, shared);
-        Self { config, io, index: std::marker::PhantomData }
-    }
-
-    /// One pass: takes what the device has (at most a burst from queues and one from inboxes), serves the
-    /// timers that are due, sends what is ready (bounded), and writes the worker's words.
-    pub fn pass(&mut self, now: Instant) -> PassReport {
-        let _ = now;
-        unimplemented!()
-    }
-
-    /// When the next pass is due although nothing arrives.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        unimplemented!()
+    /// The MAC address is the device's.
+    pub fn new(mut config: StackConfig, mut io: P, index: I, shared: Shared) -> Self {
+        let mut capabilities = io.capabilities();
+        if !config.offload {
+            capabilities.tx_ip_checksum = false;
+            capabilities.tx_l4_checksum = false;
+            capabilities.tso = false;
+        }
+        config.mtu = config.mtu.min(capabilities.mtu);
+        config.engine.mtu = config.mtu;
+        config.engine.tso_max_bytes = crate::egress::tso_payload_max(&capabilities);
+        let addresses =
+            Addresses::new(capabilities.mac, &config.addresses, config.gateway4, config.gateway6);
+        let mut ip = IpLayer::new(addresses, capabilities, config.mtu, shared.neighbours, config.hash_key);
+        let share = PortShare {
+            slots: config.slot_count,
+            slot: config.worker.slot,
+            workers: config.worker_count,
+            worker: config.worker.index,
+        };
+        let ephemeral = EphemeralPorts::new(config.hash_key, share, EPHEMERAL_PORTS);
+        if config.announce {
+            ip.announce(&mut io);
+        }
+        Self {
+            now: Instant(0),
+            engine: Engine::new(config.engine.clone(), config.secrets.clone(), index),
+            ip,
+            view: shared.view,
+            hash_key: config.hash_key,
+            sockets: SocketTable::new(config.sockets_max),
+            events: VecDeque::new(),
+            listeners: Vec::new(),
+            tcp_holds: PortMap::default(),
+            tcp_ephemeral: ephemeral.clone(),
+            udp_holds: PortMap::default(),
+            udp_ephemeral: ephemeral,
+            udp_ports: UdpPorts::default(),
+            udp_table: shared.udp_table,
+            report: Report::new(shared.words),
+            burst: Vec::new(),
+            items: Vec::new(),
+            spare: None,
+            expected_ip_bytes: crate::ip::parse::IPV4_BYTES,
+            scratch: Vec::new(),
+            config,
+            io,
+        }
     }
 
     /// Poll these for readability before sleeping. Empty: poll by time.
@@ -89,8 +192,39 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     pub fn io_mut(&mut self) -> &mut P {
         &mut self.io
     }
-}
 
-/// What a stack shares with other processes of its instance. `Shared::default()` is a stack on its own.
-#[derive(Default)]
-pub struct Shared {}
+    /// The TCP engine, to be looked at.
+    pub fn engine(&self) -> &Engine<I> {
+        &self.engine
+    }
+
+    /// What the worker sees of the others, to be changed when generations come and go.
+    pub fn view_mut(&mut self) -> &mut View {
+        &mut self.view
+    }
+
+    /// Addresses of the port, the link-local one included.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.ip.addresses.iter()
+    }
+
+    /// Packets dropped for this reason since the start.
+    pub fn drops(&self, reason: ff_handover::DropReason) -> u64 {
+        self.report.drops_before(reason) + self.ip.drops.get(reason)
+    }
+
+    /// Times that another host was seen with one of our addresses.
+    pub fn address_conflicts(&self) -> u64 {
+        self.ip.conflicts()
+    }
+
+    /// Sockets that exist.
+    pub fn socket_count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// The time of the last pass.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+}

@@ -32,8 +32,8 @@ pub fn embedded(parsed: &Parsed, frame: &[u8]) -> Option<Embedded> {
     let message = parsed.l4_bytes(frame);
     let (header, inner) = message.split_at_checked(HEADER_BYTES)?;
     let error = match parsed.class {
-        Class::Icmp => error_v4(header)?,
-        Class::Icmpv6 => error_v6(header)?,
+        Class::Icmp { .. } => error_v4(header)?,
+        Class::Icmpv6 { .. } => error_v6(header)?,
         _ => return None,
     };
     let (src, dst, protocol, l4) = if parsed.key.family == 4 { inner_v4(inner)? } else { inner_v6(inner)? };
@@ -102,21 +102,20 @@ fn inner_v6(packet: &[u8]) -> Option<Inner<'_>> {
 
 /// Whether a message is an error, which must not be answered with one (RFC 1122, section 3.2.2; RFC 4443,
 /// section 2.4 e).
-fn is_error(parsed: &Parsed, frame: &[u8]) -> bool {
-    let icmp_type = parsed.l4_bytes(frame).first().copied();
+fn is_error(parsed: &Parsed) -> bool {
     match parsed.class {
-        Class::Icmp => !matches!(icmp_type, Some(0 | 8 | 13..=18)),
-        Class::Icmpv6 => icmp_type.is_none_or(|kind| kind < 128),
+        Class::Icmp { kind } => !matches!(kind, 0 | 8 | 13..=18),
+        Class::Icmpv6 { kind } => kind < 128,
         _ => false,
     }
 }
 
 /// Whether a packet may be answered with an error: it came to us alone, from one station, and is no error
 /// itself. `multicast_too` is for the two cases of RFC 4443, section 2.4 e.3, that answer groups as well.
-pub(crate) fn may_answer(parsed: &Parsed, frame: &[u8], multicast_too: bool) -> bool {
+pub(crate) fn may_answer(parsed: &Parsed, multicast_too: bool) -> bool {
     let to_group = parsed.cast != Cast::Unicast || parsed.dst().is_multicast();
     let src = parsed.src();
-    !is_error(parsed, frame) && (multicast_too || !to_group) && !src.is_unspecified() && !src.is_multicast()
+    !is_error(parsed) && (multicast_too || !to_group) && !src.is_unspecified() && !src.is_multicast()
 }
 
 /// An error about the received packet `original` (from its IP header on), to be sent from `src` to its
@@ -145,8 +144,8 @@ pub(crate) fn error_message(
 pub(crate) fn echo_reply(parsed: &Parsed, frame: &[u8], src: IpAddr) -> Option<Vec<u8>> {
     let request = parsed.l4_bytes(frame);
     let reply_type = match (parsed.class, request) {
-        (Class::Icmp, [8, 0, ..]) => 0,
-        (Class::Icmpv6, [128, 0, ..]) => 129,
+        (Class::Icmp { .. }, [8, 0, ..]) => 0,
+        (Class::Icmpv6 { .. }, [128, 0, ..]) => 129,
         _ => return None,
     };
     if request.len() < HEADER_BYTES {

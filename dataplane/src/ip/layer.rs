@@ -55,6 +55,10 @@ impl Drops {
         self.0[reason as usize] += n;
     }
 
+    pub(crate) fn take(&mut self, reason: DropReason) -> u64 {
+        std::mem::take(&mut self.0[reason as usize])
+    }
+
     pub(crate) fn get(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
     }
@@ -186,7 +190,6 @@ impl<F: Frame> IpLayer<F> {
         }
         let len = at + payload.len();
         let Some(mut frame) = io.alloc().filter(|frame| frame.capacity() >= len) else {
-            self.drops.count(DropReason::NoMbuf);
             return None;
         };
         frame.set_len(len);
@@ -471,7 +474,7 @@ impl<F: Frame> IpLayer<F> {
         target: (std::net::Ipv4Addr, [u8; 6]),
         dst_mac: [u8; 6],
     ) {
-        let Some(mut frame) = io.alloc() else { return self.drops.count(DropReason::NoMbuf) };
+        let Some(mut frame) = io.alloc() else { return };
         frame.set_len(ETHERNET_BYTES + ARP_BYTES);
         let bytes = frame.bytes_mut();
         ethernet(bytes, (dst_mac, self.addresses.mac()), ETHERTYPE_ARP);
@@ -492,7 +495,6 @@ impl<F: Frame> IpLayer<F> {
             protocol: ICMPV6,
             traffic_class: 0,
             hop_limit: NDP_HOP_LIMIT,
-            id: 0,
             dont_fragment: true,
         };
         let Some(mut frame) = self.fill(io, &header, message, None) else { return };
@@ -525,7 +527,6 @@ impl<F: Frame> IpLayer<F> {
             protocol: parsed.key.protocol,
             traffic_class: parsed.traffic_class & !3,
             hop_limit: HOP_LIMIT,
-            id: 0,
             dont_fragment: false,
         };
         if self.send(io, now, &header, &reply) == Err(SendError::NoRoute) {
@@ -543,7 +544,7 @@ impl<F: Frame> IpLayer<F> {
         bytes: &[u8],
         error: IcmpReply,
     ) {
-        if !icmp::may_answer(parsed, bytes, error.multicast_too) {
+        if !icmp::may_answer(parsed, error.multicast_too) {
             return;
         }
         let own = self.addresses.is_own(parsed.dst()).then(|| parsed.dst());
@@ -569,7 +570,6 @@ impl<F: Frame> IpLayer<F> {
             protocol: icmp::protocol_for(dst),
             traffic_class: 0,
             hop_limit: HOP_LIMIT,
-            id: 0,
             dont_fragment: false,
         };
         // Without a route there is nobody to tell; without memory it is counted.
@@ -596,7 +596,7 @@ impl<F: Frame> IpLayer<F> {
     }
 
     /// Identification of the next packet that is cut, hard to guess from others (RFC 7739, section 5.3).
-    fn fragment_id(&mut self, dst: IpAddr) -> u32 {
+    pub(crate) fn fragment_id(&mut self, dst: IpAddr) -> u32 {
         let mut hasher = SipHasher13::new_with_key(&self.fragment_key);
         match dst {
             IpAddr::V4(v4) => hasher.write(&v4.octets()),

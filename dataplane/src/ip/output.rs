@@ -19,9 +19,7 @@ pub(crate) struct IpHeader {
     pub(crate) protocol: u8,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
-    /// IPv4 identification.
-    pub(crate) id: u16,
-    /// IPv4: may not be cut on the way.
+    /// It is not cut here either, if it is longer than the path takes.
     pub(crate) dont_fragment: bool,
 }
 
@@ -88,7 +86,9 @@ impl IpHeader {
     ) {
         let (id, place) = match cut {
             Some(cut) => (cut.id as u16, u16::from(cut.more) << 13 | cut.offset / 8),
-            None => (self.id, u16::from(self.dont_fragment) << 14),
+            // What fits is never to be cut on the way: a router that cannot pass it on says so, and the path
+            // MTU is learned. Such a packet needs no identification (RFC 6864, section 4.1).
+            None => (0, 0x4000),
         };
         packet[0] = 0x45;
         packet[1] = self.traffic_class;

@@ -61,9 +61,15 @@ pub enum Class {
     /// UDP.
     Udp,
     /// ICMP (RFC 792).
-    Icmp,
+    Icmp {
+        /// Type.
+        kind: u8,
+    },
     /// ICMPv6 (RFC 4443), NDP included.
-    Icmpv6,
+    Icmpv6 {
+        /// Type.
+        kind: u8,
+    },
     /// A part of a packet: `l4` is where its payload begins.
     Fragment(Fragment),
     /// Another protocol, `key.protocol`.
@@ -152,9 +158,9 @@ impl Parsed {
         let l4 = self.l4_bytes(bytes);
         let protocol = self.key.protocol;
         match self.class {
-            Class::Icmp => Checksum::new().bytes(l4).is_good(),
+            Class::Icmp { .. } => Checksum::new().bytes(l4).is_good(),
             Class::Udp if matches!(l4.get(6..8), Some([0, 0])) => self.key.family == 4,
-            Class::Tcp { .. } | Class::Udp | Class::Icmpv6 => {
+            Class::Tcp { .. } | Class::Udp | Class::Icmpv6 { .. } => {
                 Checksum::new().pseudo(self.src(), self.dst(), protocol, l4.len()).bytes(l4).is_good()
             }
             Class::Arp | Class::Fragment(_) | Class::Other | Class::ParameterProblem { .. } => true,
@@ -358,8 +364,11 @@ fn transport(frame: &[u8], mut parsed: Parsed) -> Result<Parsed, DropReason> {
             parsed.end = parsed.l4 + datagram_bytes as u16;
             set_ports(&mut parsed, header);
         }
-        (ICMP, 4) => parsed.class = Class::Icmp,
-        (ICMPV6, 6) => parsed.class = Class::Icmpv6,
+        (ICMP, 4) | (ICMPV6, 6) => {
+            let header: &[u8; 8] = l4.first_chunk().ok_or(DropReason::BadIcmp)?;
+            let kind = header[0];
+            parsed.class = if parsed.key.family == 4 { Class::Icmp { kind } } else { Class::Icmpv6 { kind } };
+        }
         _ => {}
     }
     Ok(parsed)

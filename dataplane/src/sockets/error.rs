@@ -1,5 +1,7 @@
 //! What can go wrong in a socket call, with the errno that Linux gives.
 
+use ff_tcp::{ConnError, ReadError, WriteError};
+
 /// Why a socket call did not do what was asked.
 ///
 /// One enum serves all calls, as errno does: the shim hands [`errno`](Self::errno)
@@ -111,6 +113,40 @@ impl SockError {
             Self::NoBuffers => libc::ENOBUFS,
             Self::TooManySockets => libc::ENFILE,
             Self::BadSocket => libc::EBADF,
+        }
+    }
+}
+
+impl From<ConnError> for SockError {
+    fn from(error: ConnError) -> Self {
+        match error {
+            ConnError::Refused => Self::Refused,
+            ConnError::Reset => Self::Reset,
+            ConnError::TimedOut => Self::TimedOut,
+            ConnError::NetUnreachable => Self::NetUnreachable,
+            ConnError::HostUnreachable => Self::HostUnreachable,
+            ConnError::BrokenPipe => Self::BrokenPipe,
+            ConnError::Aborted => Self::Aborted,
+        }
+    }
+}
+
+impl From<ReadError> for SockError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::WouldBlock => Self::WouldBlock,
+            ReadError::NotConnected => Self::NotConnected,
+            ReadError::Failed(error) => error.into(),
+        }
+    }
+}
+
+impl From<WriteError> for SockError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::WouldBlock => Self::WouldBlock,
+            WriteError::NotConnected | WriteError::BrokenPipe => Self::BrokenPipe,
+            WriteError::Failed(error) => error.into(),
         }
     }
 }

@@ -1,0 +1,53 @@
+//! A worker's pass.
+
+use ff_flowmap::FlowIndex;
+use ff_tcp::Instant;
+
+use crate::io::{BURST, PacketIo};
+use crate::stack::{PassReport, Stack};
+
+impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
+    /// One pass: takes what the device has (at most a burst from the queues and one from the inboxes), serves
+    /// the timers that are due, sends what is ready (bounded), and writes the worker's words.
+    pub fn pass(&mut self, now: Instant) -> PassReport {
+        self.now = self.now.max(now);
+        self.read_orders();
+        let rx = self.receive();
+        self.ip.tick(&mut self.io, self.now);
+        self.report_unreachable();
+        if self.engine.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+            self.engine.on_deadline(self.now);
+        }
+        let share_used = self.send_segments();
+        let flushed = self.io.flush();
+        self.collect_tcp_events();
+        let report = PassReport {
+            rx,
+            tx: flushed.sent,
+            events: !self.events.is_empty(),
+            more: share_used || rx >= BURST,
+        };
+        self.report.end(&report);
+        self.report_if_due();
+        report
+    }
+
+    /// Sends what socket calls have made ready, without receiving: for a program that would otherwise do
+    /// something long before its next pass. Says how many frames went out.
+    pub fn transmit(&mut self, now: Instant) -> usize {
+        self.now = self.now.max(now);
+        self.send_segments();
+        self.io.flush().sent
+    }
+
+    /// When the next pass is due although nothing arrives.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.engine.next_deadline(), self.ip.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// The top of the pass: tells the others that we live, and reads what they ask of us. Ownership of
+    /// queues and park orders are read here.
+    fn read_orders(&mut self) {
+        self.report.begin(self.now);
+    }
+}
