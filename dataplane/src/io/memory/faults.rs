@@ -1,5 +1,8 @@
 //! What a bad wire does to frames, by seed.
 
+/// Ethernet header.
+const HEADER_BYTES: usize = 14;
+
 /// Faults of one direction of a wire. Rates are in parts per million of the frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
@@ -7,7 +10,8 @@ pub struct Faults {
     pub loss_ppm: u32,
     /// Frames that arrive twice.
     pub duplicate_ppm: u32,
-    /// Frames with one to three bits turned over.
+    /// Frames with one bit turned over, which every checksum finds. The Ethernet header stays as it is, and
+    /// frames that are not IP are lost instead: nothing but the wire's own check sequence guards those.
     pub corrupt_ppm: u32,
     /// Frames that arrive later than their successors, by up to `reorder_us`.
     pub reorder_ppm: u32,
@@ -24,8 +28,8 @@ pub struct Faults {
 pub(super) struct Fate {
     /// Arrivals after sending, microseconds; none when it is lost.
     pub(super) delays_us: [Option<u64>; 2],
-    /// Bits to turn over, as bit offsets into the frame.
-    pub(super) flips: [Option<usize>; 3],
+    /// The bit to turn over, as a bit offset into the frame.
+    pub(super) flip: Option<usize>,
     /// May arrive before frames that were sent earlier.
     pub(super) out_of_order: bool,
 }
@@ -42,8 +46,8 @@ impl Faults {
         jitter_us: 0,
     };
 
-    pub(super) fn fate(&self, rng: &mut Rng, frame_bytes: usize) -> Fate {
-        let mut fate = Fate { delays_us: [None; 2], flips: [None; 3], out_of_order: false };
+    pub(super) fn fate(&self, rng: &mut Rng, frame: &[u8]) -> Fate {
+        let mut fate = Fate { delays_us: [None; 2], flip: None, out_of_order: false };
         if rng.chance_ppm(self.loss_ppm) {
             return fate;
         }
@@ -56,10 +60,13 @@ impl Faults {
             }
             *delay = Some(us);
         }
-        if frame_bytes > 0 && rng.chance_ppm(self.corrupt_ppm) {
-            let flips = 1 + rng.up_to(2) as usize;
-            for flip in fate.flips.iter_mut().take(flips) {
-                *flip = Some(rng.up_to(frame_bytes as u64 * 8 - 1) as usize);
+        if rng.chance_ppm(self.corrupt_ppm) {
+            match frame.get(12..14) {
+                Some([0x08, 0x00] | [0x86, 0xdd]) if frame.len() > HEADER_BYTES => {
+                    let bits = (frame.len() - HEADER_BYTES) as u64 * 8;
+                    fate.flip = Some(HEADER_BYTES * 8 + rng.up_to(bits - 1) as usize);
+                }
+                _ => fate.delays_us = [None; 2],
             }
         }
         fate

@@ -291,12 +291,12 @@ impl Net {
                 return;
             }
         }
-        let fate = faults.fate(&mut self.rng, frame.bytes().len());
+        let fate = faults.fate(&mut self.rng, frame.bytes());
         for delay_us in fate.delays_us.into_iter().flatten() {
             let to = &mut self.ports[peer.0];
             let Some(mut copy) = to.pool.alloc() else { return };
             copy.fill(frame.bytes());
-            for bit in fate.flips.into_iter().flatten() {
+            if let Some(bit) = fate.flip {
                 if let Some(byte) = copy.bytes_mut().get_mut(bit / 8) {
                     *byte ^= 1 << (bit % 8);
                 }
