@@ -19,7 +19,7 @@ pub fn remove_all(ffctl: &Path) -> Vec<String> {
     for place in PLACES {
         for name in names_in(place) {
             if let Some(pid) = pid_of(&name)
-                && !proc::program(pid).is_some_and(|program| program.starts_with("ff-"))
+                && !is_harness(pid)
             {
                 stems.insert(format!("{RUN_PREFIX}{pid}"));
             }
@@ -29,6 +29,11 @@ pub fn remove_all(ffctl: &Path) -> Vec<String> {
         remove_run(ffctl, stem);
     }
     stems.into_iter().collect()
+}
+
+/// Whether a harness of ours lives under that pid; another program may have got the number since.
+fn is_harness(pid: u32) -> bool {
+    proc::alive(pid) && proc::program(pid).is_some_and(|program| program.starts_with("ff-"))
 }
 
 /// Removes everything of one run; used at the end of the own run as well.
