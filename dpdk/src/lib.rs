@@ -15,6 +15,7 @@
 
 pub mod eal;
 mod errno;
+pub mod instance;
 pub mod mbuf;
 pub mod mempool;
 pub mod memzone;

@@ -36,22 +36,15 @@ pub fn inbox(destination: WorkerId, source: WorkerId) -> String {
     format!("ib_{}_{}_{}_{}", destination.slot, destination.index, source.slot, source.index)
 }
 
-/// The two ends of an in-memory wire.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum WireEnd {
-    /// The instance's workers.
-    Server,
-    /// The load generator, or whoever sits at the other end.
-    Client,
+/// SPSC ring of a wire's queue that carries frames to the worker that owns the queue.
+pub fn wire_to_server(port: u16, queue: u16) -> String {
+    format!("wr_{port}_{queue}_srv")
 }
 
-/// SPSC ring of a wire that carries frames *towards* `end` on one queue.
-pub fn wire_ring(port: u16, queue: u16, end: WireEnd) -> String {
-    let end = match end {
-        WireEnd::Server => "srv",
-        WireEnd::Client => "cli",
-    };
-    format!("wr_{port}_{queue}_{end}")
+/// SPSC ring of a wire's queue that carries frames from the worker with the queue's index in `slot` to the
+/// client. Every slot has its own, since a ring has one producer and two generations may both send.
+pub fn wire_to_client(port: u16, queue: u16, slot: u16) -> String {
+    format!("wr_{port}_{queue}_cli{slot}")
 }
 
 /// Mempool of client `client` at the far end of a wire.
@@ -161,7 +154,8 @@ mod tests {
             worker_pool(worker),
             queue_pool(31, 255),
             inbox(worker, worker),
-            wire_ring(31, 255, WireEnd::Server),
+            wire_to_server(31, 255),
+            wire_to_client(31, 255, 7),
             wire_client_pool(31, 255),
         ] {
             assert!(name.len() <= NAME_BYTES_MAX, "{name}");

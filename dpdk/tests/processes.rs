@@ -7,7 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use ff_dpdk::mempool::{DATA_ROOM_BYTES, DriverHolds};
-use ff_dpdk::names::{self, WireEnd, WorkerId};
+use ff_dpdk::names::{self, WorkerId};
 use ff_dpdk::{Mbuf, Mempool, Memzone, Ring, eal, mbuf};
 use support::{Channel, Instance, Process, run};
 
@@ -31,8 +31,8 @@ fn primary(instance: &Instance, answer: impl Fn(&mut Channel, u64)) -> Process {
     let mut process = Process::start(|channel| {
         let eal = instance.primary();
         Mempool::create(eal, &names::worker_pool(WORKER), MBUFS, DATA_ROOM_BYTES).unwrap();
-        for end in [WireEnd::Server, WireEnd::Client] {
-            Ring::create(eal, &names::wire_ring(0, 0, end), 1024).unwrap();
+        for name in [names::wire_to_server(0, 0), names::wire_to_client(0, 0, 0)] {
+            Ring::create(eal, &name, 1024).unwrap();
         }
         let zone = Memzone::create(eal, "ff_test", 4096).unwrap();
         // SAFETY: 4096 bytes of our own.
@@ -131,9 +131,10 @@ fn secondary_attaches() {
 fn server_end(instance: &Instance, lcore: u16) -> (Mempool, ff_dpdk::RingProducer, ff_dpdk::RingConsumer) {
     let eal = instance.secondary(lcore);
     let pool = Mempool::lookup(eal, &names::worker_pool(WORKER)).unwrap();
-    let ring = |end| Ring::lookup(eal, &names::wire_ring(0, 0, end)).unwrap();
+    let ring = |name: String| Ring::lookup(eal, &name).unwrap();
+    let (to_client, to_server) = (ring(names::wire_to_client(0, 0, 0)), ring(names::wire_to_server(0, 0)));
     // SAFETY: one server at a time, and the primary repairs the rings after each that was killed.
-    unsafe { (pool, ring(WireEnd::Client).producer(), ring(WireEnd::Server).consumer()) }
+    unsafe { (pool, to_client.producer(), to_server.consumer()) }
 }
 
 fn ring_carries_packets() {
@@ -161,7 +162,7 @@ fn ring_carries_packets() {
     });
     let client = Process::start(|_| {
         let eal = instance.secondary(2);
-        let ring = Ring::lookup(eal, &names::wire_ring(0, 0, WireEnd::Client)).unwrap();
+        let ring = Ring::lookup(eal, &names::wire_to_client(0, 0, 0)).unwrap();
         // SAFETY: the only client.
         let mut from_server = unsafe { ring.consumer() };
         let (mut expected, mut burst) = (0u32, Vec::new());
@@ -185,8 +186,8 @@ fn ring_carries_packets() {
 fn recover_after_kill(channel: &mut Channel, pid: u64) {
     let eal = ff_dpdk::Eal::running().unwrap();
     let pool = Mempool::lookup(eal, &names::worker_pool(WORKER)).unwrap();
-    let ring = |end| Ring::lookup(eal, &names::wire_ring(0, 0, end)).unwrap();
-    let (to_client, to_server) = (ring(WireEnd::Client), ring(WireEnd::Server));
+    let ring = |name: String| Ring::lookup(eal, &name).unwrap();
+    let (to_client, to_server) = (ring(names::wire_to_client(0, 0, 0)), ring(names::wire_to_server(0, 0)));
     // SAFETY: the server, the producer of one and the consumer of the other, is dead.
     unsafe {
         to_client.repair_producer();
@@ -255,7 +256,7 @@ fn reclaim_leaves_the_living_alone() {
     let mut primary = primary(&instance, |channel, pid| {
         let eal = ff_dpdk::Eal::running().unwrap();
         let pool = Mempool::lookup(eal, &names::worker_pool(WORKER)).unwrap();
-        let ring = Ring::lookup(eal, &names::wire_ring(0, 0, WireEnd::Client)).unwrap();
+        let ring = Ring::lookup(eal, &names::wire_to_client(0, 0, 0)).unwrap();
         // SAFETY: the process is dead, and was the ring's producer, which has no successor.
         let reclaimed = unsafe {
             ring.repair_producer();
@@ -273,7 +274,7 @@ fn reclaim_leaves_the_living_alone() {
             let pool = Mempool::lookup(eal, &names::worker_pool(WORKER)).unwrap();
             let mut held: Vec<Mbuf> = (0..count + on_ring).map(|_| pool.alloc().unwrap()).collect();
             if on_ring > 0 {
-                let ring = Ring::lookup(eal, &names::wire_ring(0, 0, WireEnd::Client)).unwrap();
+                let ring = Ring::lookup(eal, &names::wire_to_client(0, 0, 0)).unwrap();
                 // SAFETY: the only producer.
                 unsafe { ring.producer() }.enqueue_burst(&mut held.split_off(count));
             }

@@ -7,9 +7,13 @@
 //! [`PacketIo::receive`] and [`PacketIo::receive_forwarded`], any number of
 //! [`PacketIo::alloc`], [`PacketIo::transmit`] and [`PacketIo::forward`], then [`PacketIo::flush`].
 
+pub mod af_packet;
+pub mod dpdk;
+pub mod inboxes;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
+pub mod ring;
 
 use std::os::fd::RawFd;
 
@@ -142,6 +146,8 @@ pub struct IoCounters {
     pub forward_full: u64,
     /// Received frames longer than a buffer of the device; dropped.
     pub rx_truncated: u64,
+    /// Received frames with a VLAN tag, which the stack is not part of; dropped.
+    pub rx_vlan: u64,
     /// Times that no memory for a frame was left.
     pub no_memory: u64,
 }
