@@ -74,14 +74,12 @@ pub struct Set {
 #[derive(Clone, Debug, Default)]
 pub struct Sets {
     sets: Slab<Set>,
-    /// Grows with every exclusive wake-up, so that these go round.
-    turn: usize,
 }
 
 impl Sets {
     /// No sets.
     pub const fn new() -> Self {
-        Self { sets: Slab::new(), turn: 0 }
+        Self { sets: Slab::new() }
     }
 
     /// A new set with one descriptor.
@@ -154,7 +152,7 @@ impl Sets {
                 Ok(())
             }
             (EPOLL_CTL_DEL, Some(at), _) => {
-                let watch = watches.swap_remove(at);
+                let watch = watches.remove(at);
                 set.remove(watch.interest);
                 Ok(())
             }
@@ -180,36 +178,21 @@ impl Sets {
     /// Something newly happened on a socket: `edges` as epoll bits. Says whether a set with a sleeping thread got
     /// something to report.
     ///
-    /// Of several exclusive watches one is queued; all others are.
+    /// Exclusive watches are queued in the order in which they were added, up to the first one that wakes a
+    /// sleeping thread; when nobody sleeps, all of them, as with the kernel.
     pub fn notify(&mut self, watches: &[Watch], edges: u32) -> bool {
         let mut wakes = false;
-        let mut exclusive = 0;
+        let mut taken = false;
         for watch in watches {
             let Some(set) = self.sets.get_mut(watch.set as usize) else { continue };
-            if set.interests.get(watch.interest as usize).is_some_and(|i| i.events & EXCLUSIVE != 0) {
-                exclusive += 1;
+            let exclusive =
+                set.interests.get(watch.interest as usize).is_some_and(|entry| entry.events & EXCLUSIVE != 0);
+            if exclusive && taken {
                 continue;
             }
-            wakes |= set.queue_if(watch.interest, edges) && set.sleepers > 0;
-        }
-        if exclusive == 0 {
-            return wakes;
-        }
-        let first = self.turn % exclusive;
-        self.turn = self.turn.wrapping_add(1);
-        let is_exclusive = |sets: &Slab<Set>, watch: &&Watch| {
-            sets.get(watch.set as usize)
-                .and_then(|set| set.interests.get(watch.interest as usize))
-                .is_some_and(|interest| interest.events & EXCLUSIVE != 0)
-        };
-        // Two rounds over the exclusive ones, starting at `first`: the first that takes it ends the search.
-        let candidates: Vec<Watch> =
-            watches.iter().filter(|watch| is_exclusive(&self.sets, watch)).copied().collect();
-        for watch in candidates.iter().cycle().skip(first).take(exclusive) {
-            let Some(set) = self.sets.get_mut(watch.set as usize) else { continue };
-            if set.queue_if(watch.interest, edges) {
-                return wakes | (set.sleepers > 0);
-            }
+            let woken = set.queue_if(watch.interest, edges) && set.sleepers > 0;
+            taken |= exclusive && woken;
+            wakes |= woken;
         }
         wakes
     }

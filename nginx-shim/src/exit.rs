@@ -56,6 +56,10 @@ pub fn deliver() {
             Err(Failure::Errno(_) | Failure::Kernel) => break,
         }
     }
+    if let Some(stack) = &mut process::lock().stack {
+        stack.0.transmit(clock::now());
+        stack.0.report_counters();
+    }
 }
 
 /// Closes all sockets of ours, listeners included.

@@ -47,10 +47,13 @@ pub trait WorkerStack {
     fn option(&mut self, s: SocketId, name: SockOptName) -> Result<SockOptValue>;
     fn readiness(&self, s: SocketId) -> Readiness;
     fn queued_bytes(&self, s: SocketId) -> Result<usize>;
-    fn send_room(&self, s: SocketId) -> usize;
+    fn writable_bytes(&self, s: SocketId) -> Result<usize>;
     fn next_event(&mut self) -> Option<SocketEvent>;
     fn set_user(&mut self, s: SocketId, user: u64);
     fn lingering(&self) -> usize;
+    fn note_sleep(&mut self);
+    fn report_counters(&mut self);
+    fn transmit(&mut self, now: Instant) -> usize;
 }
 
 impl<P: PacketIo, I: FlowIndex> WorkerStack for Stack<P, I> {
@@ -126,8 +129,8 @@ impl<P: PacketIo, I: FlowIndex> WorkerStack for Stack<P, I> {
     fn queued_bytes(&self, s: SocketId) -> Result<usize> {
         Stack::queued_bytes(self, s)
     }
-    fn send_room(&self, _s: SocketId) -> usize {
-        usize::MAX
+    fn writable_bytes(&self, s: SocketId) -> Result<usize> {
+        Stack::writable_bytes(self, s)
     }
     fn next_event(&mut self) -> Option<SocketEvent> {
         Stack::next_event(self)
@@ -137,5 +140,14 @@ impl<P: PacketIo, I: FlowIndex> WorkerStack for Stack<P, I> {
     }
     fn lingering(&self) -> usize {
         Stack::lingering(self)
+    }
+    fn note_sleep(&mut self) {
+        Stack::note_sleep(self);
+    }
+    fn report_counters(&mut self) {
+        Stack::report_counters(self);
+    }
+    fn transmit(&mut self, now: Instant) -> usize {
+        Stack::transmit(self, now)
     }
 }

@@ -112,6 +112,9 @@ fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Out
     if until <= now.0 {
         return Ok(());
     }
+    if let Some(stack) = &mut process.stack {
+        stack.0.note_sleep();
+    }
     process.sleepers.push(waker);
     note_sleeper(&mut process, wait.set, 1);
     drop(process);

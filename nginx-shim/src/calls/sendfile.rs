@@ -61,7 +61,11 @@ pub fn sendfile(out: RawFd, input: RawFd, mut offset: Option<&mut off_t>, count:
     PIECE.with_borrow_mut(|piece| {
         piece.resize(PIECE_BYTES, 0);
         while sent < count {
-            let room = process::lock().open_socket(out).map_or(PIECE_BYTES, |(stack, s)| stack.send_room(s));
+            let room = {
+                let mut process = process::lock();
+                let (stack, socket) = process.open_socket(out)?;
+                stack.writable_bytes(socket)?
+            };
             // A full socket is asked all the same: its answer is the errno, and it remembers that it was asked.
             let want = (count - sent).min(PIECE_BYTES).min(room.max(1));
             let got = match read_piece(input, offset.as_deref().copied(), &mut piece[..want]) {
