@@ -11,7 +11,7 @@ use crate::buffers::Ring;
 use crate::congestion::{Controller, HyStart, Window};
 use crate::error::ConnError;
 use crate::header::{ACK, RST};
-use crate::host::{Bare, Host, Reply};
+use crate::host::{Bare, Host, Reply, Sacks};
 use crate::info::{CaState, State};
 use crate::numbers;
 use crate::reassembly::{Range, Reassembly};
@@ -148,6 +148,8 @@ pub(crate) struct Conn {
     /// Acknowledgements still to be sent at once.
     pub(crate) quick_acks: u8,
     pub(crate) dsack: Option<Range>,
+    /// The ACK that is due tells of a segment out of order or repeated.
+    pub(crate) ack_tells: bool,
     pub(crate) last_oow_ack_us: u64,
     /// Auto-tuning: start of the measured round trip, bytes the user took in it.
     pub(crate) drs_start: Instant,
@@ -291,6 +293,7 @@ impl Conn {
             rcv_mss: MSS_DEFAULT,
             quick_acks: 0,
             dsack: None,
+            ack_tells: false,
             last_oow_ack_us: 0,
             drs_start: now,
             drs_copied: 0,
@@ -507,7 +510,7 @@ impl Conn {
         host.counters.rst_out += 1;
         let key = self.key;
         let (seq, ack) = (self.snd_nxt, self.rcv_nxt);
-        host.reply(Reply::Bare(Bare { key, seq, ack, flags: RST | ACK, window: 0, timestamps }));
+        host.reply(Reply::Bare(Bare { key, seq, ack, flags: RST | ACK, window: 0, timestamps, sacks: Sacks::default() }));
     }
 
     /// Ends it with an error for the user.

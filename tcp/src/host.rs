@@ -10,7 +10,7 @@ use crate::buffers::Pool;
 use crate::config::{EngineConfig, Secrets};
 use crate::header::{HeaderOut, OptionWriter};
 use crate::info::Counters;
-use crate::reassembly::Reassembly;
+use crate::reassembly::{Range, Reassembly};
 use crate::recovery::Record;
 use crate::seq::Seq;
 use crate::socket::Ecn;
@@ -31,6 +31,27 @@ pub(crate) struct Bare {
     pub(crate) flags: u8,
     pub(crate) window: u16,
     pub(crate) timestamps: Option<(u32, u32)>,
+    pub(crate) sacks: Sacks,
+}
+
+/// SACK blocks that one segment carries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sacks {
+    blocks: [Range; 4],
+    len: u8,
+}
+
+impl Sacks {
+    pub(crate) fn push(&mut self, block: Range) {
+        if let Some(slot) = self.blocks.get_mut(self.len as usize) {
+            *slot = block;
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Range] {
+        &self.blocks[..self.len as usize]
+    }
 }
 
 impl Bare {
@@ -40,6 +61,7 @@ impl Bare {
         if let Some((val, ecr)) = self.timestamps {
             options.timestamps(val, ecr);
         }
+        options.sacks(self.sacks.as_slice());
         HeaderOut {
             src_port: self.key.local_port,
             dst_port: self.key.remote_port,

@@ -3,7 +3,7 @@
 use crate::conn::{AckDue, Conn, NEVER};
 use crate::error::ConnError;
 use crate::header::{ACK, CWR, ECE, FIN, PSH, RST, SYN, Segment, URG};
-use crate::host::{Bare, Host, Reply};
+use crate::host::{Bare, Host, Reply, Sacks};
 use crate::info::{CaState, State};
 use crate::reassembly::Inserted;
 use crate::recovery::AckEvents;
@@ -120,6 +120,10 @@ impl Conn {
             let end = seg.seq.add(seg.len());
             if seg.seq.lt(self.rcv_nxt) && self.agreed.sack {
                 host.counters.dup_in += 1;
+                if self.ack_tells && self.ack_due == AckDue::Now {
+                    self.snapshot_ack(host, now);
+                }
+                self.ack_tells = true;
                 self.dsack = Some((seg.seq, end.min(self.rcv_nxt)));
             }
             self.quick_acks = QUICK_ACKS;
@@ -202,7 +206,7 @@ impl Conn {
                     ack: Seq(0),
                     flags: RST,
                     window: 0,
-                    timestamps: None,
+                    timestamps: None, sacks: Sacks::default(),
                 }));
                 return false;
             }
@@ -401,6 +405,9 @@ impl Conn {
             self.shut_down(host);
             return;
         }
+        if self.ack_tells && self.ack_due == AckDue::Now && seg.seq != self.rcv_nxt {
+            self.snapshot_ack(host, now);
+        }
         self.stats.last_data_recv_us = now.0;
         if seg.has(FIN) && fin_seq.le(self.rcv_adv.max(self.rcv_nxt)) {
             self.peer_fin = Some(fin_seq);
@@ -430,6 +437,7 @@ impl Conn {
                 host.counters.dup_in += 1;
                 self.quick_acks = QUICK_ACKS;
                 self.ack_due = AckDue::Now;
+                self.ack_tells = true;
                 return;
             }
         }
@@ -493,6 +501,7 @@ impl Conn {
 
     fn take_out_of_order(&mut self, host: &mut Host, start: Seq, data: &[u8]) {
         host.counters.ooo_in += 1;
+        self.ack_tells = true;
         let end = start.add(data.len() as u32);
         self.ack_due = AckDue::Now;
         self.quick_acks = QUICK_ACKS;
@@ -577,7 +586,7 @@ impl Conn {
                     ack: Seq(0),
                     flags: RST,
                     window: 0,
-                    timestamps: None,
+                    timestamps: None, sacks: Sacks::default(),
                 }));
             }
             return;

@@ -3,9 +3,8 @@
 
 use crate::conn::{AckDue, Conn, NEVER, RtxTimer};
 use crate::header::{ACK, CWR, ECE, FIN, HeaderOut, OptionWriter, PSH, SYN};
-use crate::host::Host;
+use crate::host::{Bare, Host, Reply, Sacks};
 use crate::info::{CaState, State};
-use crate::reassembly::Range;
 use crate::recovery::{EVER_RETX, Frto, LOST, MTU_PROBE, RETX, Record, SACKED, SYN_RECORD};
 use crate::seq::Seq;
 use crate::socket::{Ecn, Transmit};
@@ -13,8 +12,6 @@ use crate::time::Instant;
 
 /// How long TCP_CORK holds a small segment back.
 const CORK_US: u64 = 200_000;
-/// SACK blocks beside timestamps.
-const SACKS_MAX: usize = 4;
 
 /// What one segment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -453,24 +450,7 @@ impl Conn {
         if self.agreed.timestamps {
             options.timestamps(self.timestamp(now), self.ts_recent);
         }
-        if self.agreed.sack && (self.ooo.is_some() || self.dsack.is_some()) {
-            let mut blocks: [Range; SACKS_MAX] = [(Seq(0), Seq(0)); SACKS_MAX];
-            let mut n = 0;
-            if let Some(d) = self.dsack.take() {
-                blocks[0] = d;
-                n = 1;
-                host.counters.dsack_out += 1;
-            }
-            if let Some(ooo) = &self.ooo {
-                for &b in ooo.sacks() {
-                    if n < SACKS_MAX {
-                        blocks[n] = b;
-                        n += 1;
-                    }
-                }
-            }
-            options.sacks(&blocks[..n]);
-        }
+        options.sacks(self.take_sacks(host).as_slice());
         let options = options.finish();
         let window = self.select_window(host);
         let mut flags = plan.flags;
@@ -493,12 +473,49 @@ impl Conn {
             let copied = self.tx.copy_out(plan.seq.since(self.tx_base), out);
             debug_assert_eq!(copied, len as usize);
         }
+        self.acknowledged(now);
+        Some(self.transmitted(total, plan.ecn, plan.gso_size))
+    }
+
+    /// All that has arrived is acknowledged by what is being sent.
+    fn acknowledged(&mut self, now: Instant) {
         self.ack_due = AckDue::No;
+        self.ack_tells = false;
         self.delack_at = NEVER;
         self.rcv_acked = self.rcv_nxt;
         self.stats.segs_out += 1;
         self.last_send = now;
-        Some(self.transmitted(total, plan.ecn, plan.gso_size))
+    }
+
+    fn take_sacks(&mut self, host: &mut Host) -> Sacks {
+        let mut sacks = Sacks::default();
+        if !self.agreed.sack {
+            return sacks;
+        }
+        if let Some(d) = self.dsack.take() {
+            sacks.push(d);
+            host.counters.dsack_out += 1;
+        }
+        if let Some(ooo) = &self.ooo {
+            for &block in ooo.sacks() {
+                sacks.push(block);
+            }
+        }
+        sacks
+    }
+
+    /// Puts the acknowledgement that is due on the way as it is now. Several
+    /// segments may arrive before the next is sent; each that is out of order
+    /// has an ACK of its own (RFC 5681, 4.2), or the peer would count too few
+    /// and see too few blocks.
+    pub(crate) fn snapshot_ack(&mut self, host: &mut Host, now: Instant) {
+        let timestamps = self.agreed.timestamps.then(|| (self.timestamp(now), self.ts_recent));
+        let sacks = self.take_sacks(host);
+        let window = self.select_window(host);
+        let flags = if self.ecn_echo && self.agreed.ecn { ACK | ECE } else { ACK };
+        let (key, seq, ack) = (self.key, self.snd_nxt, self.rcv_nxt);
+        host.reply(Reply::Bare(Bare { key, seq, ack, flags, window, timestamps, sacks }));
+        self.acknowledged(now);
     }
 
     fn transmitted(&self, len: usize, ecn: Ecn, gso_size: Option<u16>) -> Transmit {

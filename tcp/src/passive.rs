@@ -6,7 +6,7 @@ use crate::config::EcnMode;
 use crate::conn::{Agreed, Conn, MSS_DEFAULT, MSS_DEFAULT_V6, mss_for_mtu};
 use crate::engine::{Engine, Target};
 use crate::header::{ACK, CWR, ECE, FIN, HeaderOut, OptionWriter, RST, SYN, Segment};
-use crate::host::{Bare, Host, Reply};
+use crate::host::{Bare, Host, Reply, Sacks};
 use crate::info::State;
 use crate::listen::Request;
 use crate::numbers::{self, CookieOffer};
@@ -298,7 +298,7 @@ impl<I: FlowIndex> Engine<I> {
             ack: request.irs.add(1),
             flags: ACK,
             window: request.window,
-            timestamps: request.timestamps.then_some((clock, request.ts_recent)),
+            timestamps: request.timestamps.then_some((clock, request.ts_recent)), sacks: Sacks::default(),
         }));
     }
 

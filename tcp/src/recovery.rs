@@ -177,12 +177,7 @@ impl Conn {
             if rtt < u64::from(self.rtt.min_us) && self.rtt.min_us != u32::MAX {
                 return;
             }
-            if let Some(echo) = events.echo {
-                let sent_ms = Host::timestamp_clock(Instant(r.sent_us)).wrapping_add(self.ts_offset);
-                if (echo.wrapping_sub(sent_ms) as i32) < 0 {
-                    return;
-                }
-            }
+            // The echo does not help: out of order it is that of an earlier segment.
         }
         let later = r.sent_us > self.rack.sent_us
             || r.sent_us == self.rack.sent_us && r.end().gt(self.rack.end)
@@ -713,6 +708,7 @@ impl Conn {
     /// A retransmission time-out (RFC 6298, 5.4 to 5.7; RFC 5681).
     pub(crate) fn enter_loss(&mut self, host: &mut Host, now: Instant) {
         let fresh = self.ca_state != CaState::Loss || self.snd_una.ge(self.high_seq);
+        let from_recovery = self.ca_state == CaState::Recovery;
         if fresh {
             if !matches!(self.ca_state, CaState::Recovery | CaState::Cwr) || self.undo.is_none() {
                 self.save_undo();
@@ -757,7 +753,10 @@ impl Conn {
         self.window.cwnd = self.window.mss;
         self.ca_state = CaState::Loss;
         self.high_seq = self.snd_nxt;
-        self.frto = if fresh && self.state != State::SynSent { Frto::Armed } else { Frto::Off };
+        // After a recovery, deliveries of what was in flight say nothing about
+        // this time-out (RFC 5682, section 2.1, step 1).
+        let may = fresh && !from_recovery && self.state != State::SynSent;
+        self.frto = if may { Frto::Armed } else { Frto::Off };
         self.tlp_end = None;
         self.tlp_pending = false;
         self.force_retx = 1;
