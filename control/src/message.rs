@@ -52,8 +52,8 @@ pub enum Request {
 pub enum Reply {
     /// To [`Request::Status`].
     Status(Box<Status>),
-    /// To [`Request::Attach`] and [`Request::AttachClient`]; descriptors of an `af_packet` device come beside it,
-    /// one per queue of [`WorkerPlan::queues`], in order.
+    /// To [`Request::Attach`] and [`Request::AttachClient`]; descriptors of an `af_packet` device come beside it, see
+    /// [`crate::DevicePlan::AfPacket`].
     Plan(Box<WorkerPlan>),
     /// Done.
     Ok,

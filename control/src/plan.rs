@@ -152,10 +152,19 @@ pub enum DevicePlan {
         /// Its number.
         port: u16,
     },
-    /// One packet socket per queue.
+    /// Packet sockets with mapped rings. The descriptors beside the plan are the receiving sockets of *all* queues, in
+    /// order, and then this worker's own sending socket.
     AfPacket {
         /// Kernel interface name.
         ifname: String,
+        /// Frames of a receive ring.
+        rx_frames: u32,
+        /// Longest frame that can be received, in bytes.
+        rx_frame_bytes: u32,
+        /// Frames of a transmit ring.
+        tx_frames: u32,
+        /// Longest frame that can be sent, in bytes.
+        tx_frame_bytes: u32,
     },
 }
 
@@ -201,14 +210,18 @@ pub struct TcpPlan {
     pub congestion: String,
     /// Initial window in segments (RFC 6928).
     pub initcwnd_segments: u32,
+    /// Retransmission timeout before there is a sample, in milliseconds (RFC 6298).
+    pub rto_initial_ms: u32,
     /// Shortest retransmission timeout in milliseconds.
     pub rto_min_ms: u32,
     /// RFC 3168: `off`, `on` or `passive` (granted to a peer that asks).
     pub ecn: String,
     /// SYN cookies when the backlog overflows.
     pub syn_cookies: bool,
-    /// SYN cookies always.
-    pub syn_cookies_always: bool,
+    /// Retransmissions of a SYN-ACK.
+    pub synack_retries: u8,
+    /// The path MTU is probed when ICMP does not tell (RFC 4821).
+    pub mtu_probing: bool,
     /// Half-open handshakes before cookies are sent.
     pub syn_backlog: u32,
     /// Longest accept backlog (`kern.ipc.somaxconn`).
@@ -225,8 +238,8 @@ pub struct TcpPlan {
     pub finwait2_timeout_ms: u32,
     /// TIME-WAIT entries at most.
     pub time_wait_max: u32,
-    /// Segments for no socket: 0 answers with RST, 1 is silent to SYNs, 2 to every segment.
-    pub blackhole: u8,
+    /// A segment for no socket meets silence instead of a RST.
+    pub blackhole: bool,
 }
 
 #[cfg(test)]
