@@ -1,7 +1,5 @@
 //! Receiving: a burst is read as a whole, then each packet is judged and taken.
 
-use std::net::IpAddr;
-
 use ff_flowmap::{FlowIndex, FlowKey};
 use ff_handover::DropReason;
 use ff_tcp::{Ecn, SegmentMeta};
@@ -264,12 +262,14 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
 
     /// Tells TCP and UDP of flows whose next hop does not answer.
     pub(crate) fn report_unreachable(&mut self) {
-        while let Some(key) = self.ip.unreachable.pop() {
-            // "Host unreachable" and "address unreachable".
-            let code = if matches!(key.remote_addr().ip(), IpAddr::V4(_)) { 1 } else { 3 };
+        while let Some((key, seq)) = self.ip.unreachable.pop() {
+            // Of the codes that mean an unreachable host, the ones that end a handshake at once, as Linux ends
+            // it when nobody answers ARP: "administratively prohibited" of both families. An established
+            // connection only remembers it.
+            let code = if key.family == 4 { 13 } else { 1 };
             let error = ff_tcp::IcmpError::Unreachable { code };
             match key.protocol {
-                TCP => self.engine.on_icmp_error(self.now, &key, error, None),
+                TCP => self.engine.on_icmp_error(self.now, &key, error, seq),
                 _ => self.on_udp_error(&key, error),
             }
         }

@@ -218,6 +218,16 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         self.ip.conflicts()
     }
 
+    /// Packets that wait for the address of their next hop.
+    pub fn waiting_packets(&self) -> usize {
+        self.ip.waiting()
+    }
+
+    /// Packets that are not yet put together, and the bytes that they hold.
+    pub fn unfinished_fragments(&self) -> (usize, usize) {
+        (self.ip.reassembler.len(), self.ip.reassembler.bytes())
+    }
+
     /// Sockets that exist.
     pub fn socket_count(&self) -> usize {
         self.sockets.len()

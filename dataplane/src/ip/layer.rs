@@ -82,8 +82,8 @@ pub(crate) struct IpLayer<F> {
     conflicts: u64,
     fragment_key: HashKey,
     fragment_counter: u32,
-    /// Flows whose packets found no neighbour, for TCP and UDP to hear of.
-    pub(crate) unreachable: Vec<FlowKey>,
+    /// Flows whose packets found no neighbour, for TCP and UDP to hear of, with the packet's sequence number.
+    pub(crate) unreachable: Vec<(FlowKey, Option<u32>)>,
 }
 
 impl<F: Frame> IpLayer<F> {
@@ -286,10 +286,10 @@ impl<F: Frame> IpLayer<F> {
     fn give_up(&mut self, frame: F) {
         self.drops.count(DropReason::NeighbourUnreachable);
         if self.unreachable.len() < UNREACHABLE_MAX
-            && let Some(key) = sent_flow(frame.bytes())
-            && !self.unreachable.contains(&key)
+            && let Some(sent) = sent_flow(frame.bytes())
+            && !self.unreachable.iter().any(|(key, _)| *key == sent.0)
         {
-            self.unreachable.push(key);
+            self.unreachable.push(sent);
         }
     }
 
@@ -631,7 +631,7 @@ impl IcmpReply {
 }
 
 /// The flow of a TCP or UDP packet that we built ourselves: no options, no extension headers.
-fn sent_flow(frame: &[u8]) -> Option<FlowKey> {
+fn sent_flow(frame: &[u8]) -> Option<(FlowKey, Option<u32>)> {
     let packet = frame.get(ETHERNET_BYTES..)?;
     let (protocol, src, dst, l4) = match packet.first()? >> 4 {
         4 => {
@@ -648,11 +648,14 @@ fn sent_flow(frame: &[u8]) -> Option<FlowKey> {
         }
         _ => return None,
     };
-    if protocol != TCP && protocol != UDP {
-        return None;
-    }
+    let seq = match protocol {
+        TCP => Some(u32::from_be_bytes(*l4.get(4..8)?.first_chunk()?)),
+        UDP => None,
+        _ => return None,
+    };
     let ports: &[u8; 4] = l4.first_chunk()?;
     let src_port = u16::from_be_bytes([ports[0], ports[1]]);
     let dst_port = u16::from_be_bytes([ports[2], ports[3]]);
-    Some(FlowKey::new(protocol, SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port)))
+    let key = FlowKey::new(protocol, SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port));
+    Some((key, seq))
 }

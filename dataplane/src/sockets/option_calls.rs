@@ -81,11 +81,12 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         match &mut socket.body {
             Body::Udp(_) => Err(SockError::NoSuchOption),
             Body::TcpIdle(settings) | Body::TcpListening { settings, .. } => {
-                if let SockOpt::DeferAccept(seconds) = option {
-                    settings.defer_accept_s = rounded_defer_accept(seconds);
-                    return Ok(());
+                match option {
+                    SockOpt::DeferAccept(seconds) => settings.defer_accept_s = rounded_defer_accept(seconds),
+                    option => apply(&mut settings.options, &option, rcv_max, snd_max)?,
                 }
-                apply(&mut settings.options, &option, rcv_max, snd_max)
+                self.refresh_listener(s);
+                Ok(())
             }
             Body::TcpConn { conn } => {
                 // Nothing to defer on a connection; Linux takes the value and does nothing with it.

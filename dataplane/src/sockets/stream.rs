@@ -34,11 +34,11 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         match &socket.body {
             Body::Udp(_) => return Err(SockError::NotSupported),
             Body::TcpConn { .. } => return Err(SockError::Invalid),
-            Body::TcpListening { listener, .. } => {
-                let listener = *listener;
-                if let Some(shared) = self.listeners.get(listener as usize).and_then(Option::as_ref) {
-                    self.engine.set_backlog(shared.id, backlog_of(backlog));
+            Body::TcpListening { .. } => {
+                if let Body::TcpListening { settings, .. } = &mut self.sockets.get_mut(s)?.body {
+                    settings.backlog = backlog;
                 }
+                self.refresh_listener(s);
                 return Ok(());
             }
             Body::TcpIdle(_) => {}
@@ -114,6 +114,20 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         self.listener(listener).map_or(Readiness::NONE, |shared| self.engine.listener_readiness(shared.id))
     }
 
+    /// Gives the listener what was set on the socket after `listen`; with several sockets on it the last word
+    /// counts.
+    pub(super) fn refresh_listener(&mut self, s: SocketId) {
+        let Ok(Socket { body: Body::TcpListening { listener, settings }, .. }) = self.sockets.get(s) else {
+            return;
+        };
+        let place = *listener as usize;
+        let fresh = listen_options(settings, place);
+        let shared = self.listeners.get(place).and_then(Option::as_ref);
+        if let Some(options) = shared.and_then(|shared| self.engine.listen_options_mut(shared.id)) {
+            *options = fresh;
+        }
+    }
+
     /// Listeners of the engine.
     pub(crate) fn listener_count(&self) -> usize {
         self.listeners.iter().flatten().count()
@@ -131,8 +145,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     /// [`SockError::TooManySockets`], and the connection stays in the queue.
     pub fn accept(&mut self, s: SocketId) -> Result<(SocketId, SocketAddr)> {
         let socket = self.sockets.get(s)?;
-        let (listener, options) = match &socket.body {
-            Body::TcpListening { listener, settings } => (*listener, settings.options),
+        let listener = match &socket.body {
+            Body::TcpListening { listener, .. } => *listener,
             Body::Udp(_) => return Err(SockError::NotSupported),
             Body::TcpIdle(_) | Body::TcpConn { .. } => return Err(SockError::Invalid),
         };
@@ -143,10 +157,6 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         let engine_listener = self.listener(listener).ok_or(SockError::Invalid)?.id;
         let conn = self.engine.accept(engine_listener).ok_or(SockError::WouldBlock)?;
         let peer = self.engine.remote_addr(conn).unwrap_or_else(|| domain.unspecified());
-        // What was set on the listener after `listen` goes to the connection here.
-        if self.engine.options(conn).is_some_and(|has| has != options) {
-            self.engine.set_options(conn, options);
-        }
         let id = self.sockets.insert(Socket {
             domain,
             user: 0,
@@ -187,17 +197,17 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             }
         };
         let local = SocketAddr::new(local_ip, port);
-        let conn = self.engine.connect(self.now, local, peer).map_err(|error| match error {
+        let options = match &self.sockets.get(s)?.body {
+            Body::TcpIdle(settings) => Some(settings.options),
+            _ => None,
+        };
+        let conn = self.engine.connect_with(self.now, local, peer, options).map_err(|error| match error {
             ConnectError::Invalid => SockError::AddressNotAvailable,
             ConnectError::InUse => SockError::AddressNotAvailable,
             ConnectError::NoRoom => SockError::NoBuffers,
         })?;
         self.engine.set_token(conn, s.to_u64());
-        let socket = self.sockets.get_mut(s)?;
-        let body = std::mem::replace(&mut socket.body, Body::TcpConn { conn });
-        if let Body::TcpIdle(settings) = body {
-            self.engine.set_options(conn, settings.options);
-        }
+        self.sockets.get_mut(s)?.body = Body::TcpConn { conn };
         Err(SockError::InProgress)
     }
 
@@ -206,7 +216,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         if let Some(error) = self.engine.take_error(conn) {
             return Err(error.into());
         }
-        match self.engine.info(conn).map(|info| info.state) {
+        match self.engine.state(conn) {
             Some(State::SynSent | State::SynReceived) => Err(SockError::Already),
             Some(State::Closed) | None => Err(SockError::Aborted),
             Some(_) => Err(SockError::IsConnected),
@@ -215,7 +225,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
 
     /// The peer of a connection that is, or was, established.
     pub(super) fn tcp_peer(&self, conn: ConnId) -> Option<SocketAddr> {
-        let state = self.engine.info(conn)?.state;
+        let state = self.engine.state(conn)?;
         let connected = !matches!(state, State::SynSent | State::Closed);
         self.engine.remote_addr(conn).filter(|_| connected)
     }
@@ -288,7 +298,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             return self.refresh_hold(s);
         }
         let conn = self.conn(s)?;
-        if self.engine.info(conn).is_none_or(|info| info.state == State::Closed) {
+        if self.engine.state(conn).is_none_or(|state| state == State::Closed) {
             return Err(SockError::NotConnected);
         }
         if how != Shutdown::Write {
@@ -319,8 +329,11 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
 
     /// Connections that the application has closed and that still have bytes to deliver, or a FIN. Costs a
     /// look at every connection: for a worker that wants to exit.
+    ///
+    /// One whose FIN is acknowledged owes its peer nothing, whatever the peer does.
     pub fn lingering(&self) -> usize {
-        self.engine.connections().into_iter().filter(|conn| conn.orphan).count()
+        let owes = |state| !matches!(state, State::FinWait2 | State::TimeWait | State::Closed);
+        self.engine.connections().filter(|conn| conn.orphan && owes(conn.state)).count()
     }
 }
 
