@@ -242,10 +242,8 @@ pub struct Parts {
 /// # Safety
 /// - The process has ended (was waited for, or its pidfd is readable), and its successor has not started.
 /// - `owned_queues` are the receive queues that it owned, and nobody has taken them since.
-/// - If `quiet`: no living process holds mbufs of the worker's pool or of the pools of `owned_queues`, or is
-///   inside a call that frees one. Without it only what carries the dead one's tag comes back; what was
-///   between two hands (at most a burst in each pool) stays lost until a later call.
-#[allow(clippy::too_many_arguments)]
+/// - No living process is inside a call that frees mbufs of the worker's pool, or of the pools of
+///   `owned_queues`; living processes may hold such mbufs.
 pub unsafe fn restore_after_kill(
     eal: Eal,
     layout: &Layout,
@@ -254,7 +252,6 @@ pub unsafe fn restore_after_kill(
     worker: WorkerId,
     pid: u32,
     owned_queues: &[u16],
-    quiet: bool,
 ) -> Result<Restored, RestoreError> {
     let mut rings = Vec::new();
     for (destination, source) in names::inbox_pairs(layout.workers, layout.slots)? {
@@ -287,14 +284,8 @@ pub unsafe fn restore_after_kill(
     let mut restored = Restored::default();
     let mut recover = |name: &str, holds| -> Result<(), RestoreError> {
         let pool = Mempool::lookup(eal, name)?;
-        if !quiet {
-            // SAFETY: the worker is dead; its ends of `rings` were repaired above and have no successor yet.
-            restored.mbufs += unsafe { pool.reclaim(pid, &rings) };
-            restored.pools_incomplete += 1;
-            return Ok(());
-        }
         // SAFETY: the worker is dead and was the only one that took mbufs out of this pool: it is its own,
-        // or of a queue that it owned. The caller vouches for the rest (`quiet`).
+        // or of a queue that it owned. The caller vouches for the rest.
         let recovery = unsafe { pool.recover(pid, &rings, holds) };
         restored.mbufs += recovery.returned;
         restored.pools_incomplete += u32::from(!recovery.complete);
