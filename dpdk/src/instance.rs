@@ -242,8 +242,6 @@ pub struct Parts {
 /// # Safety
 /// - The process has ended (was waited for, or its pidfd is readable), and its successor has not started.
 /// - `owned_queues` are the receive queues that it owned, and nobody has taken them since.
-/// - No living process is inside a call that frees mbufs of the worker's pool, or of the pools of
-///   `owned_queues`; living processes may hold such mbufs.
 pub unsafe fn restore_after_kill(
     eal: Eal,
     layout: &Layout,
@@ -286,7 +284,7 @@ pub unsafe fn restore_after_kill(
         let pool = Mempool::lookup(eal, name)?;
         // SAFETY: the worker is dead and was the only one that took mbufs out of this pool: it is its own,
         // or of a queue that it owned. The caller vouches for the rest.
-        let recovery = unsafe { pool.recover(pid, &rings, holds) };
+        let recovery = unsafe { pool.recover(eal, pid, &rings, holds) };
         restored.mbufs += recovery.returned;
         restored.pools_incomplete += u32::from(!recovery.complete);
         Ok(())

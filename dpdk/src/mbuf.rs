@@ -333,10 +333,10 @@ impl Drop for Mbuf {
         }
         // SAFETY: a packet that this value owns, given up here; the tags go first, because a free mbuf may
         // be taken by another process at once.
-        unsafe {
+        owner::giving(|| unsafe {
             owner::set(self.mbuf, owner::NOBODY);
             sys::ff_mbuf_free(self.mbuf.as_ptr());
-        }
+        });
     }
 }
 
@@ -404,14 +404,16 @@ impl PoolCache {
 
     fn give_back(&mut self, count: usize) {
         let from = self.free.len() - count;
-        for &mbuf in &self.free[from..] {
-            // SAFETY: held by this process until the next statement; pristine, so it is one segment.
-            unsafe { owner::tag(mbuf) }.store(owner::NOBODY, std::sync::atomic::Ordering::Relaxed);
-        }
-        // SAFETY: `count` objects of this pool, held by this process, each once.
-        unsafe {
-            sys::ff_mempool_put_bulk(self.pool, self.free[from..].as_ptr().cast(), count as u32);
-        }
+        owner::giving(|| {
+            for &mbuf in &self.free[from..] {
+                // SAFETY: held by this process until the next statement; pristine, so it is one segment.
+                unsafe { owner::tag(mbuf) }.store(owner::NOBODY, std::sync::atomic::Ordering::Release);
+            }
+            // SAFETY: `count` objects of this pool, held by this process, each once.
+            unsafe {
+                sys::ff_mempool_put_bulk(self.pool, self.free[from..].as_ptr().cast(), count as u32);
+            }
+        });
         self.free.truncate(from);
     }
 }

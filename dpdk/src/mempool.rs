@@ -241,17 +241,18 @@ impl Mempool {
     /// taken from the pool but not yet tagged, received but still inside the driver's receive call. It does
     /// so by forgetting what the free list holds and putting every mbuf back, once, except those that are in
     /// other hands. That needs a pool which nobody touches: if a tag shows that another process still holds
-    /// some of it (and so may free it at any moment), or the driver's own mbufs cannot be told apart, only
-    /// the tagged ones come back, and `complete` is false.
+    /// some of it (and so may free it at any moment), if another process is giving something back at this
+    /// moment, or if the driver's own mbufs cannot be told apart, only the tagged ones come back, and
+    /// `complete` is false.
     ///
     /// May be repeated at any time, also after a primary that died in the middle of it.
     ///
     /// # Safety
     /// - Those of [`Mempool::reclaim`].
     /// - No living process allocates from this pool or receives into it, from before the call until it
-    ///   returns: `dead` was its only user, and no successor has started.
-    /// - No living process is inside a call that frees mbufs of this pool.
-    pub unsafe fn recover(&self, dead: u32, rings: &[Ring], driver: DriverHolds) -> Recovery {
+    ///   returns: `dead` was its only user, and no successor has started. Others may hold mbufs of it and
+    ///   free them.
+    pub unsafe fn recover(&self, eal: Eal, dead: u32, rings: &[Ring], driver: DriverHolds) -> Recovery {
         let before = self.available();
         // SAFETY: the caller vouches for the same conditions.
         unsafe { self.reclaim(dead, rings) };
@@ -261,11 +262,15 @@ impl Mempool {
             unsafe { owner::tag(object) }.load(Ordering::Acquire) != owner::NOBODY
         };
         let in_other_hands = objects.iter().filter(tagged).count() as u32;
-        let complete = in_other_hands == 0 && driver != DriverHolds::Unknown;
+        // In this order: a process that has cleared a tag before it was read above, and has not yet put the
+        // mbuf back, said before that it is giving.
+        let complete =
+            in_other_hands == 0 && driver != DriverHolds::Unknown && !owner::anyone_giving(eal, dead);
         if complete {
             let kept = if driver == DriverHolds::Chain { chained(&objects) } else { HashSet::new() };
             let free: Vec<_> = objects.into_iter().filter(|object| !kept.contains(object)).collect();
-            // SAFETY: nobody else touches the pool (the caller, and no foreign tag); it is an lf_stack, since
+            // SAFETY: nobody else touches the pool: none takes (the caller), and none gives, since none
+            // holds any of it (no tag) or has just let go of it (nobody is giving). It is an lf_stack, since
             // `create` and `lookup` make no other.
             let error = unsafe { sys::ff_mempool_clear(self.as_ptr()) };
             assert_eq!(error, 0, "the mempool {} is not an lf_stack", self.name());

@@ -12,13 +12,18 @@
 //! right before it gives it back. In the few nanoseconds between, and for a burst inside a driver's receive
 //! call, an mbuf is in nobody's hands: only [`crate::Mempool::recover`] finds those. On a ring there is no
 //! such gap: the producer tags before it publishes, and the consumer tags before it releases the slot.
+//!
+//! While a process gives mbufs back, it says so in a word of its own in shared memory ([`giving`]): whoever
+//! sees neither a tag nor such a word knows that the process touches no pool.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use ff_dpdk_sys as sys;
 
 use crate::errno::{Errno, c_name};
+use crate::names::LCORES_MAX;
+use crate::{Eal, Memzone, ProcessType};
 
 /// Bit of the tag of an mbuf that is on a ring, beside the producer's process id (which Linux keeps below
 /// 2^22).
@@ -28,6 +33,23 @@ pub const ON_RING: u32 = 1 << 31;
 pub(crate) const NOBODY: u32 = 0;
 
 const FIELD: &str = "ff_owner";
+
+/// Memzone with a [`Giver`] for each lcore id.
+const GIVERS: &str = "ff_givers";
+
+/// A process's word, in shared memory. All zero: nobody.
+#[repr(C, align(64))]
+struct Giver {
+    /// Its process id.
+    pid: AtomicU32,
+    /// Calls that give mbufs back and have not returned.
+    calls: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Giver>() == 64);
+
+/// This process's word; set once at EAL's initialisation.
+static GIVER: AtomicPtr<Giver> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Byte offset of the tag in an mbuf; set once at EAL's initialisation, before any mbuf is touched.
 static OFFSET: AtomicUsize = AtomicUsize::new(0);
@@ -40,7 +62,8 @@ pub fn this_process() -> u32 {
 }
 
 /// Finds (or, in the primary, defines) the field. Part of [`crate::Eal::init`].
-pub(crate) fn register() -> Result<(), Errno> {
+pub(crate) fn register(eal: Eal) -> Result<(), Errno> {
+    let this = std::process::id();
     // SAFETY: an all-zero rte_mbuf_dynfield is a valid value (integers and an empty name).
     let mut field: sys::rte_mbuf_dynfield = unsafe { std::mem::zeroed() };
     for (to, from) in field.name.iter_mut().zip(c_name(FIELD).as_bytes()) {
@@ -56,8 +79,47 @@ pub(crate) fn register() -> Result<(), Errno> {
         return Err(Errno::last());
     }
     OFFSET.store(offset as usize, Ordering::Relaxed);
-    SELF.store(std::process::id(), Ordering::Relaxed);
+    SELF.store(this, Ordering::Relaxed);
+    let zone = match eal.process_type() {
+        ProcessType::Primary => Memzone::create(eal, GIVERS, LCORES_MAX as usize * size_of::<Giver>()),
+        ProcessType::Secondary => Memzone::lookup(eal, GIVERS),
+    };
+    let zone = zone.map_err(|_| Errno(libc::ENOENT))?;
+    let giver = &givers(zone)[usize::from(eal.lcore().ok_or(Errno(libc::EINVAL))?)];
+    giver.calls.store(0, Ordering::Relaxed);
+    giver.pid.store(this, Ordering::Release);
+    GIVER.store(std::ptr::from_ref(giver).cast_mut(), Ordering::Relaxed);
     Ok(())
+}
+
+fn givers<'a>(zone: Memzone) -> &'a [Giver] {
+    debug_assert!(zone.len() >= LCORES_MAX as usize * size_of::<Giver>());
+    // SAFETY: the zone has this size, is aligned to 64 bytes, was zeroed when it was made, stays mapped for
+    // the life of the process and holds atomics only.
+    unsafe { std::slice::from_raw_parts(zone.as_ptr().cast(), LCORES_MAX as usize) }
+}
+
+/// Runs `give`, which clears the tags of mbufs and puts them back where they came from, and says so
+/// meanwhile.
+#[inline]
+pub(crate) fn giving<T>(give: impl FnOnce() -> T) -> T {
+    // SAFETY: null, or this process's word in a zone that stays mapped.
+    let Some(giver) = (unsafe { GIVER.load(Ordering::Relaxed).as_ref() }) else { return give() };
+    // Counted, because another thread of this process may be giving, too. Acquire keeps the clearing of the
+    // tags behind it.
+    giver.calls.fetch_add(1, Ordering::AcqRel);
+    let result = give();
+    giver.calls.fetch_sub(1, Ordering::Release);
+    result
+}
+
+/// Whether a process other than this one and `dead` is giving mbufs back at this moment.
+pub(crate) fn anyone_giving(eal: Eal, dead: u32) -> bool {
+    let Ok(zone) = Memzone::lookup(eal, GIVERS) else { return true };
+    givers(zone).iter().any(|giver| {
+        let pid = giver.pid.load(Ordering::Acquire);
+        pid != NOBODY && pid != dead && pid != this_process() && giver.calls.load(Ordering::Acquire) != 0
+    })
 }
 
 /// The tag of an mbuf.

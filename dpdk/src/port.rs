@@ -465,13 +465,14 @@ impl TxQueue {
     /// Gives the first of `packets` to the device, as many as it takes, and says how many; the others stay.
     #[inline]
     pub fn send(&mut self, packets: &mut Vec<Mbuf>) -> usize {
-        // The driver frees what it has sent, and may have done so before this returns.
-        Mbuf::tag_all(packets, owner::NOBODY);
         let count = packets.len().min(usize::from(u16::MAX)) as u16;
-        // SAFETY: this is the queue's only sender (see `EthDev::tx_queue`); the table holds `count` packets
-        // that this process holds.
-        let taken =
-            unsafe { sys::ff_eth_tx_burst(self.port, self.queue, packets.as_mut_ptr().cast(), count) };
+        // The driver frees what it has sent, and may have done so before this returns.
+        let taken = owner::giving(|| {
+            Mbuf::tag_all(packets, owner::NOBODY);
+            // SAFETY: this is the queue's only sender (see `EthDev::tx_queue`); the table holds `count`
+            // packets that this process holds.
+            unsafe { sys::ff_eth_tx_burst(self.port, self.queue, packets.as_mut_ptr().cast(), count) }
+        });
         let taken = usize::from(taken);
         Mbuf::tag_all(&packets[taken..], owner::this_process());
         Mbuf::forget_first(packets, taken);

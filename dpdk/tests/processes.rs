@@ -207,7 +207,7 @@ fn recover_after_kill(channel: &mut Channel, pid: u64) {
     let lost = MBUFS - pool.available();
     // SAFETY: the server is dead, was the only one that allocated, and has no successor yet; this thread
     // is the only other that ever freed.
-    let recovery = unsafe { pool.recover(pid as u32, &[to_client, to_server], DriverHolds::Nothing) };
+    let recovery = unsafe { pool.recover(eal, pid as u32, &[to_client, to_server], DriverHolds::Nothing) };
     assert!(recovery.complete, "{recovery:?}");
     assert_eq!(recovery.returned, lost);
     channel.send(u64::from(lost));
@@ -264,7 +264,7 @@ fn reclaim_leaves_the_living_alone() {
         };
         channel.send(u64::from(reclaimed));
         // SAFETY: as above; nobody frees at this moment, since the living one waits.
-        let recovery = unsafe { pool.recover(pid as u32, &[ring], DriverHolds::Nothing) };
+        let recovery = unsafe { pool.recover(eal, pid as u32, &[ring], DriverHolds::Nothing) };
         assert!(!recovery.complete, "a living process holds mbufs");
         channel.send(u64::from(recovery.in_other_hands));
     });

@@ -122,14 +122,16 @@ impl Eal {
         if result < 0 {
             return Err(EalError::Init { errno, advice: advice(errno) });
         }
-        owner::register()
-            .map_err(|errno| EalError::Init { errno, advice: "no room in the mbuf for the owner's tag" })?;
         // SAFETY: EAL is initialised.
         let process = match unsafe { sys::rte_eal_process_type() } {
             sys::RTE_PROC_PRIMARY => ProcessType::Primary,
             _ => ProcessType::Secondary,
         };
         let eal = Self { process };
+        owner::register(eal).map_err(|errno| EalError::Init {
+            errno,
+            advice: "the owner's tag of mbufs cannot be set up: is the primary of another version?",
+        })?;
         *RUNNING.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(eal);
         Ok(eal)
     }

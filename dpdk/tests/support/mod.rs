@@ -3,7 +3,10 @@
 //! The test program itself stays single-threaded and without DPDK; it forks a primary and secondaries and
 //! talks with them over socket pairs.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -27,6 +30,11 @@ impl Channel {
 
     pub fn receive(&mut self) -> u64 {
         self.try_receive().expect("the other process answers in time")
+    }
+
+    /// To be polled for a word or the other end's end.
+    pub fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 
     pub fn try_receive(&mut self) -> Option<u64> {
@@ -70,6 +78,18 @@ impl Process {
             kill(self.pid, Signal::SIGKILL).expect("the process exists");
             waitpid(self.pid, None).expect("it is our child");
         }
+    }
+
+    /// A process that has ended already, for its number.
+    pub fn gone(pid: Pid) -> Self {
+        let (ours, _) = UnixStream::pair().expect("a socket pair");
+        Self { pid, channel: Channel(ours), running: false }
+    }
+
+    /// Tells it to end, by ending the conversation, and waits for that.
+    pub fn stop(self) {
+        self.channel.0.shutdown(std::net::Shutdown::Both).expect("a socket");
+        self.join();
     }
 
     /// Waits for its end, which must be a good one.
