@@ -15,7 +15,7 @@ use crate::clock::now_us;
 use crate::coordinator::{Decision, Ended, Places};
 use crate::device::{Device, WIRE_CLIENTS};
 use crate::plan::Settings;
-use crate::recovery::{Ground, Living};
+use crate::recovery::Ground;
 use crate::region::RegionFile;
 use crate::server::Server;
 use crate::watch::Watched;
@@ -349,7 +349,7 @@ impl RunningInstance {
         let worker = WorkerId { slot: generation.slot as u16, index };
         // SAFETY: its pidfd says that it has ended, it had this place, and no successor is let in before this returns:
         // that happens in this thread.
-        let restored = unsafe { self.ground().restore_worker(worker, pid, &queues, &self.living()) };
+        let restored = unsafe { self.ground().restore_worker(worker, pid, &queues) };
         match restored {
             Ok(restored) => tracing::info!(
                 "worker {pid} (index {index}, generation {}) ended; {} packet buffers and {} files of it taken back{}",
@@ -407,16 +407,6 @@ impl RunningInstance {
         Ground { eal: self.parts.eal, settings: &self.parts.settings, parts: &self.parts.device.parts }
     }
 
-    fn living(&self) -> Vec<Living<'static>> {
-        let directory = self.parts.region.instance.directory();
-        let workers = self.places.living_workers().map(|(generation, index, pid)| Living {
-            pid,
-            words: directory.worker(generation.slot as usize, usize::from(index)),
-        });
-        let client = self.client.iter().map(|client| Living { pid: client.pid, words: None });
-        workers.chain(client).collect()
-    }
-
     /// The status document.
     pub fn status(&self) -> Status {
         let now_us = now_us();
@@ -459,23 +449,34 @@ impl RunningInstance {
         // SAFETY: the device is stopped and dropped, and nothing here refers to DPDK any more; this process has no
         // other thread of its own.
         unsafe { eal.cleanup() };
-        remove_files(&settings, &paths);
+        remove_dpdk_files(&settings);
+        remove_runtime_dir(&paths);
         drop(lock);
         ExitCode::SUCCESS
     }
 }
 
-/// Files of DPDK and, where no record says that ffctl will do it, the runtime directory.
-pub fn remove_files(settings: &Settings, paths: &InstancePaths) {
+/// Files of DPDK, once it was cleaned up.
+pub fn remove_dpdk_files(settings: &Settings) {
     if let Err(error) = eal::remove_runtime(&settings.config.dpdk.file_prefix) {
         tracing::warn!("{error}");
     }
-    if !paths.record().exists() {
-        for file in [paths.primary_log(), paths.lock()] {
-            let _ = std::fs::remove_file(file);
-        }
-        // Fails when something else is in there, and so it should.
-        let _ = std::fs::remove_dir(&paths.dir);
+}
+
+/// The runtime directory, unless a record says that ffctl will do it.
+pub fn remove_runtime_dir(paths: &InstancePaths) {
+    if paths.record().exists() {
+        return;
+    }
+    for file in [paths.primary_log(), paths.lock()] {
+        let _ = std::fs::remove_file(file);
+    }
+    // Fails when something else is in there, or another instance beside it, and so it should.
+    if std::fs::remove_dir(&paths.dir).is_ok()
+        && let Some(root) = paths.dir.parent()
+        && root == std::path::Path::new(ff_control::RUNTIME_ROOT)
+    {
+        let _ = std::fs::remove_dir(root);
     }
 }
 

@@ -44,6 +44,11 @@ impl Settings {
         &self.config.ports[0]
     }
 
+    /// Whether the port is a NIC of its own, whose driver keeps buffers.
+    pub fn has_nic(&self) -> bool {
+        matches!(self.port().device, DeviceKey::Pci(_))
+    }
+
     /// Slots of the instance.
     pub fn slots(&self) -> u16 {
         self.config.reload.generations as u16

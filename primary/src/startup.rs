@@ -114,7 +114,7 @@ pub fn start(options: &Options) -> Result<RunningInstance, StartError> {
     if !options.foreground {
         leave_terminal(&paths).map_err(system("leave the terminal"))?;
     }
-    tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).with_ansi(options.foreground).init();
+    tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).with_ansi(false).init();
     let inherited =
         options.lock.as_ref().map(File::try_clone).transpose().map_err(system("keep the lock"))?;
     let lock = instance::lock(inherited, &paths)?;
@@ -138,8 +138,9 @@ pub fn start(options: &Options) -> Result<RunningInstance, StartError> {
                 // SAFETY: everything that referred to DPDK was dropped with the failure, and this process has no other
                 // thread of its own.
                 unsafe { eal.cleanup() };
-                instance::remove_files(&settings, &paths);
+                instance::remove_dpdk_files(&settings);
             }
+            instance::remove_runtime_dir(&paths);
             Err(error)
         }
     }
