@@ -113,13 +113,21 @@ pub(crate) fn giving<T>(give: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether a process other than this one and `dead` is giving mbufs back at this moment.
+/// Whether a living process other than this one is giving mbufs back at this moment.
 pub(crate) fn anyone_giving(eal: Eal, dead: u32) -> bool {
     let Ok(zone) = Memzone::lookup(eal, GIVERS) else { return true };
     givers(zone).iter().any(|giver| {
         let pid = giver.pid.load(Ordering::Acquire);
-        pid != NOBODY && pid != dead && pid != this_process() && giver.calls.load(Ordering::Acquire) != 0
+        let is_giving = pid != NOBODY && pid != this_process() && giver.calls.load(Ordering::Acquire) != 0;
+        // A process that was killed in the middle of it gives nothing any more.
+        is_giving && pid != dead && is_alive(pid)
     })
+}
+
+fn is_alive(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 /// The tag of an mbuf.
