@@ -1,2 +1,1 @@
-//! Load generator over the in-memory wire.
 fn main() {}
