@@ -510,7 +510,15 @@ impl Conn {
         host.counters.rst_out += 1;
         let key = self.key;
         let (seq, ack) = (self.snd_nxt, self.rcv_nxt);
-        host.reply(Reply::Bare(Bare { key, seq, ack, flags: RST | ACK, window: 0, timestamps, sacks: Sacks::default() }));
+        host.reply(Reply::Bare(Bare {
+            key,
+            seq,
+            ack,
+            flags: RST | ACK,
+            window: 0,
+            timestamps,
+            sacks: Sacks::default(),
+        }));
     }
 
     /// Ends it with an error for the user.

@@ -232,7 +232,15 @@ impl<I: FlowIndex> Engine<I> {
         self.host.counters.rst_out += 1;
         let (seq, ack, flags) =
             if seg.has(ACK) { (seg.ack, Seq(0), RST) } else { (Seq(0), seg.seq.add(seg.len()), RST | ACK) };
-        self.host.reply(Reply::Bare(Bare { key: *key, seq, ack, flags, window: 0, timestamps: None, sacks: Sacks::default() }));
+        self.host.reply(Reply::Bare(Bare {
+            key: *key,
+            seq,
+            ack,
+            flags,
+            window: 0,
+            timestamps: None,
+            sacks: Sacks::default(),
+        }));
     }
 
     fn time_wait_segment(
@@ -281,7 +289,8 @@ impl<I: FlowIndex> Engine<I> {
                 ack: tw.rcv_nxt,
                 flags: ACK,
                 window: tw.window,
-                timestamps: tw.timestamps().then_some((clock, tw.ts_recent)), sacks: Sacks::default(),
+                timestamps: tw.timestamps().then_some((clock, tw.ts_recent)),
+                sacks: Sacks::default(),
             }));
         }
     }
@@ -376,7 +385,15 @@ impl<I: FlowIndex> Engine<I> {
             let timestamps = conn.agreed.timestamps.then(|| (conn.timestamp(now), conn.ts_recent));
             let (seq, ack) = (conn.snd_nxt, conn.rcv_nxt);
             conn.stats.segs_out += 1;
-            self.host.reply(Reply::Bare(Bare { key, seq, ack, flags: ACK, window, timestamps, sacks: Sacks::default() }));
+            self.host.reply(Reply::Bare(Bare {
+                key,
+                seq,
+                ack,
+                flags: ACK,
+                window,
+                timestamps,
+                sacks: Sacks::default(),
+            }));
         }
         conn.detached = true;
         let ts = conn.agreed.timestamps.then_some(conn.ts_recent);

@@ -206,7 +206,8 @@ impl Conn {
                     ack: Seq(0),
                     flags: RST,
                     window: 0,
-                    timestamps: None, sacks: Sacks::default(),
+                    timestamps: None,
+                    sacks: Sacks::default(),
                 }));
                 return false;
             }
@@ -586,7 +587,8 @@ impl Conn {
                     ack: Seq(0),
                     flags: RST,
                     window: 0,
-                    timestamps: None, sacks: Sacks::default(),
+                    timestamps: None,
+                    sacks: Sacks::default(),
                 }));
             }
             return;

@@ -16,6 +16,7 @@ mod conn;
 mod deadlines;
 mod engine;
 mod error;
+mod export;
 mod header;
 mod host;
 mod info;
@@ -41,6 +42,7 @@ pub use config::{EcnMode, EngineConfig, MtuProbing, Secrets};
 pub use congestion::Algorithm;
 pub use engine::Engine;
 pub use error::{ConnError, ConnectError, ListenError, ReadError, WriteError};
+pub use export::{EXPORT_VERSION, ExportError, ImportError};
 pub use ff_flowmap::{FlowIndex, FlowKey, FlowRef, HeapIndex, TableFull};
 pub use info::{CaState, ConnSummary, Counters, State, TcpInfo};
 pub use socket::{

@@ -298,7 +298,8 @@ impl<I: FlowIndex> Engine<I> {
             ack: request.irs.add(1),
             flags: ACK,
             window: request.window,
-            timestamps: request.timestamps.then_some((clock, request.ts_recent)), sacks: Sacks::default(),
+            timestamps: request.timestamps.then_some((clock, request.ts_recent)),
+            sacks: Sacks::default(),
         }));
     }
 

@@ -79,17 +79,12 @@ impl Conn {
         if host.config.mtu_probing == MtuProbing::Off || self.retransmits < BLACKHOLE_TIMEOUTS {
             return;
         }
-        let full = self.records.front().is_some_and(|r| r.len >= self.window.mss);
         let base = mss_for_mtu(&self.key, self.pmtu).min(host.config.mss_base);
         let headers = ip_header_bytes(&self.key) + 20;
-        if !full && !self.probe.enabled {
-            return;
-        }
-        let next = if self.pmtu > base + headers {
-            base
-        } else {
-            (mss_for_mtu(&self.key, self.pmtu) / 2).max(if self.key.family == 4 { 512 } else { 1_220 })
-        };
+        let floor = if self.key.family == 4 { 512 } else { 1_220 };
+        // Only a segment that the smaller size would cut can be stuck in a hole.
+        let head = self.records.front().map_or(0, |r| r.len);
+        let Some(next) = [base, floor].into_iter().find(|&n| head > u32::from(n)) else { return };
         let mtu = next + headers;
         if mtu >= self.pmtu {
             return;

@@ -132,6 +132,17 @@ impl Reassembly {
         edge
     }
 
+    /// Sets the blocks to tell, newest first; those that are not held are left out.
+    pub(crate) fn set_sacks(&mut self, blocks: &[Range]) {
+        self.sacks_len = 0;
+        for &(s, e) in blocks.iter().take(4) {
+            if s.lt(e) && self.containing(s).is_some_and(|r| e.le(r.1)) {
+                self.sacks[self.sacks_len as usize] = (s, e);
+                self.sacks_len += 1;
+            }
+        }
+    }
+
     /// Forgets everything and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();

@@ -7,7 +7,7 @@ pub mod script;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::{IpAddr, SocketAddr};
+pub use std::net::{IpAddr, SocketAddr};
 
 pub use ff_tcp::*;
 
