@@ -207,7 +207,10 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     }
 
     fn take_fragment(&mut self, parsed: &Parsed, bytes: &[u8], forwarded: bool) {
-        match self.ip.reassembler.push(self.now, parsed, bytes) {
+        let outcome = self.ip.reassembler.push(self.now, parsed, bytes);
+        let evicted = self.ip.reassembler.take_evicted();
+        self.ip.drops.add(DropReason::FragmentMemory, evicted);
+        match outcome {
             Outcome::Kept => {}
             Outcome::Dropped(reason) => self.ip.drops.count(reason),
             Outcome::Whole(packet) => match parse::parse_reassembled(&packet, parsed) {

@@ -7,12 +7,16 @@
 //! [`PacketIo::receive`] and [`PacketIo::receive_forwarded`], any number of
 //! [`PacketIo::alloc`], [`PacketIo::transmit`] and [`PacketIo::forward`], then [`PacketIo::flush`].
 
+#[cfg(feature = "dpdk")]
 pub mod af_packet;
+#[cfg(feature = "dpdk")]
 pub mod dpdk;
+#[cfg(feature = "dpdk")]
 pub mod inboxes;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
+#[cfg(feature = "dpdk")]
 pub mod ring;
 
 use std::os::fd::RawFd;

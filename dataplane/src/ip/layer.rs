@@ -25,6 +25,8 @@ const ERRORS_BURST: u64 = 50;
 /// Between two looks at packets that wait for a neighbour whose entry has not changed: it may be time to ask
 /// again, or to give up.
 const WAITING_CHECK_US: u64 = 100_000;
+/// A packet waits so long at most: three questions, a second apart (RFC 4861, section 7.2.2), and some.
+const WAIT_MAX_US: u64 = 5_000_000;
 /// Questions to a known address go to it alone, so often; then to all, since it may have moved (RFC 1122,
 /// section 2.3.2.1).
 const UNICAST_PROBES: u32 = 3;
@@ -228,7 +230,7 @@ impl<F: Frame> IpLayer<F> {
                 if self.waiting.is_empty() {
                     self.waiting_check = now + WAITING_CHECK_US;
                 }
-                if self.waiting.push(hop, frame).is_err() {
+                if self.waiting.push(now, hop, frame).is_err() {
                     self.drops.count(DropReason::NeighbourQueueFull);
                 }
                 if probe {
@@ -260,13 +262,19 @@ impl<F: Frame> IpLayer<F> {
     }
 
     fn look_at_waiting<P: PacketIo<Frame = F>>(&mut self, io: &mut P, now: Instant) {
-        let hops: Vec<IpAddr> = self.waiting.hops().collect();
-        for hop in hops {
+        let hops: Vec<(IpAddr, Instant)> = self.waiting.hops().collect();
+        for (hop, since) in hops {
+            // In a table that is too small neighbours push each other out, and nobody is ever found
+            // unreachable: so there is a limit of time too.
+            let waited_us = now.micros_since(since);
             match self.neighbours.resolve(hop, now.0) {
                 Resolution::Send { mac, .. } => self.release(io, hop, mac),
-                Resolution::Wait { probe: true } => self.ask(io, now, hop),
-                Resolution::Wait { probe: false } => {}
-                Resolution::Unreachable => {
+                Resolution::Wait { probe } if waited_us < WAIT_MAX_US => {
+                    if probe {
+                        self.ask(io, now, hop);
+                    }
+                }
+                Resolution::Wait { .. } | Resolution::Unreachable => {
                     for frame in self.waiting.take(hop) {
                         self.give_up(frame);
                     }

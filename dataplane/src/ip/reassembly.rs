@@ -49,6 +49,7 @@ pub struct Reassembler {
     order: VecDeque<(Instant, PacketId, u64)>,
     bytes: usize,
     serial: u64,
+    evicted: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,7 +73,7 @@ struct Packet {
 impl Reassembler {
     /// An empty reassembler.
     pub fn new(limits: ReassemblyLimits) -> Self {
-        Self { limits, packets: HashMap::new(), order: VecDeque::new(), bytes: 0, serial: 0 }
+        Self { limits, packets: HashMap::new(), order: VecDeque::new(), bytes: 0, serial: 0, evicted: 0 }
     }
 
     /// Takes a fragment; `parsed` must be what was read of `bytes`, and be a fragment.
@@ -150,6 +151,11 @@ impl Reassembler {
         self.order.front().map(|(deadline, ..)| *deadline)
     }
 
+    /// Packets given up for want of room since the last call.
+    pub fn take_evicted(&mut self) -> u64 {
+        std::mem::take(&mut self.evicted)
+    }
+
     /// Unfinished packets.
     pub fn len(&self) -> usize {
         self.packets.len()
@@ -176,6 +182,7 @@ impl Reassembler {
             let Some((_, oldest, serial)) = self.order.pop_front() else { return };
             if self.packets.get(&oldest).is_some_and(|packet| packet.serial == serial) {
                 self.remove(&oldest);
+                self.evicted += 1;
             }
         }
         // Names of packets that are gone must not pile up behind a long-lived first one.

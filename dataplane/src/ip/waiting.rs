@@ -3,10 +3,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use ff_tcp::Instant;
+
 /// Packets that wait, in bounded queues by next hop.
 pub(crate) struct Waiting<F> {
-    queues: HashMap<IpAddr, VecDeque<F>>,
+    queues: HashMap<IpAddr, Queue<F>>,
     frames: usize,
+}
+
+struct Queue<F> {
+    since: Instant,
+    frames: VecDeque<F>,
 }
 
 /// Packets that may wait for one neighbour: about what Linux keeps (`unres_qlen_bytes` of 212 992 at 1 500
@@ -23,29 +30,29 @@ impl<F> Waiting<F> {
     }
 
     /// Keeps `frame` until the address of `hop` is known; gives it back when there is no room.
-    pub(crate) fn push(&mut self, hop: IpAddr, frame: F) -> Result<(), F> {
+    pub(crate) fn push(&mut self, now: Instant, hop: IpAddr, frame: F) -> Result<(), F> {
         if self.frames >= FRAMES_MAX || (self.queues.len() >= HOPS_MAX && !self.queues.contains_key(&hop)) {
             return Err(frame);
         }
-        let queue = self.queues.entry(hop).or_default();
-        if queue.len() >= FRAMES_PER_HOP_MAX {
+        let queue = self.queues.entry(hop).or_insert_with(|| Queue { since: now, frames: VecDeque::new() });
+        if queue.frames.len() >= FRAMES_PER_HOP_MAX {
             return Err(frame);
         }
-        queue.push_back(frame);
+        queue.frames.push_back(frame);
         self.frames += 1;
         Ok(())
     }
 
     /// Takes everything that waits for `hop`, in order.
     pub(crate) fn take(&mut self, hop: IpAddr) -> VecDeque<F> {
-        let queue = self.queues.remove(&hop).unwrap_or_default();
-        self.frames -= queue.len();
-        queue
+        let frames = self.queues.remove(&hop).map(|queue| queue.frames).unwrap_or_default();
+        self.frames -= frames.len();
+        frames
     }
 
-    /// The neighbours that are waited for.
-    pub(crate) fn hops(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.queues.keys().copied()
+    /// The neighbours that are waited for, and since when.
+    pub(crate) fn hops(&self) -> impl Iterator<Item = (IpAddr, Instant)> + '_ {
+        self.queues.iter().map(|(hop, queue)| (*hop, queue.since))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -5,6 +5,8 @@
 
 #![allow(dead_code)]
 
+pub mod packets;
+
 use std::net::{IpAddr, SocketAddr};
 
 use ff_dataplane::io::memory::{Faults, HeapFrame, MemoryIo, MemoryNet, PortId, PortSettings};
