@@ -6,6 +6,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use ff_dpdk::instance::{Layout, create_workers};
 use ff_dpdk::mempool::{DATA_ROOM_BYTES, DriverHolds};
 use ff_dpdk::names::{self, WorkerId};
 use ff_dpdk::{Mbuf, Mempool, Memzone, Ring, eal, mbuf};
@@ -18,9 +19,11 @@ fn main() {
     run(&[
         ("mbuf_geometry", mbuf_geometry),
         ("secondary_attaches", secondary_attaches),
+        ("secondary_attaches_with_drivers_loaded", attaches_with_drivers_loaded),
         ("ring_carries_packets", ring_carries_packets),
         ("hundred_kills_do_not_shrink_the_pool", hundred_kills),
         ("reclaim_leaves_the_living_alone", reclaim_leaves_the_living_alone),
+        ("largest_layouts_fit", largest_layouts),
         ("half_done_ring_operations_are_undone", ring_repair),
         ("second_primary_is_refused", second_primary),
     ]);
@@ -83,20 +86,39 @@ fn mbuf_geometry() {
 }
 
 fn secondary_attaches() {
-    let instance = Instance::new("att");
+    attach_five("att", false);
+}
+
+/// As in workers of a master that has loaded the drivers before it forked them.
+fn attaches_with_drivers_loaded() {
+    attach_five("atl", true);
+}
+
+fn cpu_us_used() -> u64 {
+    let used = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap();
+    used.tv_sec() as u64 * 1_000_000 + used.tv_nsec() as u64 / 1000
+}
+
+fn attach_five(name: &str, preload: bool) {
+    let instance = Instance::new(name);
     let mut primary = primary(&instance, idle);
-    let mut times_us = Vec::new();
+    let (mut times_us, mut cpu_us) = (Vec::new(), Vec::new());
     for lcore in 1..6 {
         let mut secondary = Process::start(|channel| {
-            let started = Instant::now();
+            if preload {
+                assert!(eal::preload_drivers().unwrap() > 50);
+            }
+            let (started, cpu) = (Instant::now(), cpu_us_used());
             let eal = instance.secondary(lcore);
             channel.send(started.elapsed().as_micros() as u64);
+            channel.send(cpu_us_used() - cpu);
             assert_eq!(eal.process_type(), ff_dpdk::ProcessType::Secondary);
             assert_eq!(eal.lcore(), Some(lcore));
             assert!(ff_dpdk::Eal::init(&[]).is_err(), "once per process");
             let zone = Memzone::lookup(eal, "ff_test").unwrap();
             // SAFETY: the primary wrote it and nobody writes now.
             assert_eq!((unsafe { zone.as_ptr().read() }, zone.len()), (42, 4096));
+            Mempool::lookup(eal, &names::worker_pool(WORKER)).unwrap();
             let absent = Mempool::lookup(eal, "nothing").unwrap_err().to_string();
             assert!(absent.contains("no mempool named nothing"), "{absent}");
             let signals = std::fs::read_dir("/proc/self/task").unwrap().flatten().filter(|task| {
@@ -107,13 +129,18 @@ fn secondary_attaches() {
             assert_eq!(signals.count(), 1, "EAL's own threads take no signal");
         });
         times_us.push(secondary.channel.receive());
+        cpu_us.push(secondary.channel.receive());
         let pid = secondary.pid.as_raw() as u32;
         secondary.join();
         assert!(eal::sweep_dead(&instance.prefix, pid).unwrap() >= 1);
         assert_eq!(eal::sweep_dead(&instance.prefix, pid).unwrap(), 0);
     }
     times_us.sort_unstable();
-    println!("attach: median {} us, worst {} us", times_us[2], times_us[4]);
+    cpu_us.sort_unstable();
+    println!(
+        "attach: median {} us, worst {} us; processor time: median {} us",
+        times_us[2], times_us[4], cpu_us[2]
+    );
     assert!(eal::is_primary_alive(&instance.prefix));
     assert!(eal::remove_runtime(&instance.prefix).is_err(), "not under a living primary");
     primary.kill();
@@ -294,6 +321,23 @@ fn reclaim_leaves_the_living_alone() {
     assert_eq!(primary.channel.receive(), 64 + 10);
     living.channel.send(0);
     living.join();
+}
+
+/// DPDK's limits are where `names` says they are.
+fn largest_layouts() {
+    for (workers, slots) in [(11, 4), (31, 4)] {
+        let instance = Instance::new("big");
+        let process = Process::start(|_| {
+            let eal = instance.primary();
+            let layout = Layout { worker_mbufs: 63, inbox_slots: 64, ..Layout::new(workers, slots) };
+            let started = Instant::now();
+            create_workers(eal, &layout).unwrap();
+            println!("{workers} workers in {slots} slots: created in {:?}", started.elapsed());
+            let pairs = names::inbox_pairs(workers, slots).unwrap();
+            assert!(pairs.iter().all(|&(to, from)| Ring::lookup(eal, &names::inbox(to, from)).is_ok()));
+        });
+        process.join();
+    }
 }
 
 fn ring_repair() {

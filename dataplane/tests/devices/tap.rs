@@ -38,6 +38,9 @@ fn attach(instance: &Instance, interface: &str, index: u16) -> DpdkIo {
     assert!(io.wait_fds().is_empty());
     io.set_owned_queues(&[index]);
     assert_eq!(io.wait_fds().len(), 1);
+    // SAFETY: asks for flags of an open descriptor.
+    let flags = unsafe { libc::fcntl(io.wait_fds()[0], libc::F_GETFL) };
+    assert_eq!(flags & libc::O_ASYNC, 0, "the primary gets no signal for each packet");
     io
 }
 

@@ -1,6 +1,7 @@
 //! DPDK's environment in this process: started once, used to the end.
 
 pub mod args;
+mod drivers;
 mod runtime;
 
 use std::ffi::{CStr, CString};
@@ -13,6 +14,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use crate::errno::Errno;
 use crate::owner;
 
+pub use drivers::preload as preload_drivers;
 pub use runtime::{RuntimeError, directory, hugetlbfs_mounts, is_primary_alive, remove_runtime, sweep_dead};
 
 /// Why EAL did not start.

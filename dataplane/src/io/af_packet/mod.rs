@@ -163,7 +163,8 @@ impl AfPacketIo {
 
     fn receive_from(queue: &Queue, frames: &mut Vec<AfPacketFrame>, max: usize, counters: &mut IoCounters) {
         let ring = &queue.ring;
-        let (mut slot, first) = (ring.position(), frames.len());
+        let (begin, first) = (ring.position(), frames.len());
+        let mut slot = begin;
         // Each pass of the loop takes one slot, so a flood of bad frames does not hold it for ever.
         for _ in 0..2 * BURST {
             if frames.len() - first == max {
@@ -181,7 +182,9 @@ impl AfPacketIo {
             }
             slot = ring.next(slot);
         }
-        ring.set_position(slot);
+        if slot != begin {
+            ring.set_position(slot);
+        }
     }
 
     fn buffer(&mut self) -> Buffer {
