@@ -87,6 +87,7 @@ fn without_primary(record: &InstanceRecord) -> Result<Status, Failure> {
         },
         active: None,
         generations: Vec::new(),
+        attach_failures: 0,
         last_attach_failure: None,
     };
     region::read(&record.region_path, |instance, now_us| {

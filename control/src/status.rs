@@ -16,7 +16,9 @@ pub struct Status {
     pub active: Option<ActiveStatus>,
     /// All generations that live, newest first.
     pub generations: Vec<GenerationStatus>,
-    /// The last attach failure, as one sentence.
+    /// Attaches that failed since all workers of a generation were READY.
+    pub attach_failures: u32,
+    /// The last of them, as one sentence.
     pub last_attach_failure: Option<String>,
 }
 

@@ -5,4 +5,4 @@ mod pacing;
 mod places;
 
 use pacing::Pacing;
-pub use places::{Decision, Ended, Places};
+pub use places::{Decision, Ended, Places, Ready};

@@ -12,7 +12,7 @@ use ff_flowmap::Owner;
 use ff_handover::{EpochSlot, GenerationState};
 
 use crate::clock::now_us;
-use crate::coordinator::{Decision, Ended, Places};
+use crate::coordinator::{Decision, Ended, Places, Ready};
 use crate::device::{Device, WIRE_CLIENTS};
 use crate::plan::Settings;
 use crate::recovery::Ground;
@@ -48,6 +48,8 @@ pub struct RunningInstance {
     client: Option<Watched>,
     /// Workers that have said why they could not attach; their deaths are no news.
     explained: Vec<u32>,
+    /// Since all workers were READY.
+    attach_failures: u32,
     last_attach_failure: Option<String>,
     started_us: u64,
 }
@@ -75,6 +77,7 @@ impl RunningInstance {
             watched: HashMap::new(),
             client: None,
             explained: Vec::new(),
+            attach_failures: 0,
             last_attach_failure: None,
             started_us: now_us(),
         }
@@ -233,6 +236,7 @@ impl RunningInstance {
     /// A worker says why it could not attach.
     pub fn attach_failed(&mut self, pid: u32, reason: &str) {
         tracing::error!("worker {pid} could not attach: {reason}");
+        self.attach_failures += 1;
         self.last_attach_failure = Some(format!("worker {pid}: {reason}"));
         self.explained.push(pid);
     }
@@ -246,7 +250,15 @@ impl RunningInstance {
             let me = Owner { epoch: generation.epoch, pid };
             let words = directory.worker(generation.slot as usize, usize::from(index));
             let Some(words) = words.filter(|words| words.ready() == Some(me)) else { continue };
-            if !self.places.ready(generation, index) {
+            match self.places.ready(generation, index) {
+                Ready::Known | Ready::Some => continue,
+                Ready::All | Ready::AllAgain => {
+                    self.last_attach_failure = None;
+                    self.attach_failures = 0;
+                }
+            }
+            if directory.instance().active() == Some(generation) {
+                tracing::info!("worker {pid} is READY: generation {} is whole again", generation.epoch);
                 continue;
             }
             if let Some(line) = directory.generation(generation.slot as usize) {
@@ -261,7 +273,6 @@ impl RunningInstance {
                 );
             }
             directory.instance().set_active(Some(generation));
-            self.last_attach_failure = None;
         }
     }
 
@@ -335,6 +346,7 @@ impl RunningInstance {
             let reason =
                 format!("worker {pid} (index {index}) ended before it was ready: see nginx's error log");
             tracing::error!("{reason}");
+            self.attach_failures += 1;
             self.last_attach_failure = Some(reason);
         }
         let dead = Owner { epoch: generation.epoch, pid };
@@ -425,6 +437,7 @@ impl RunningInstance {
             },
             active,
             generations,
+            attach_failures: self.attach_failures,
             last_attach_failure: self.last_attach_failure.clone(),
         }
     }

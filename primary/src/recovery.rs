@@ -44,9 +44,8 @@ impl Ground<'_> {
         for _ in 0..TRIES_MAX {
             // SAFETY: the process has ended and has no successor yet (the caller); `queues` are those whose owner word
             // names it, which nobody else takes before this process says so.
-            let restored = unsafe {
-                restore_after_kill(self.eal, &layout, self.parts, prefix, worker, dead, queues)
-            }?;
+            let restored =
+                unsafe { restore_after_kill(self.eal, &layout, self.parts, prefix, worker, dead, queues) }?;
             total.mbufs += restored.mbufs;
             total.files += restored.files;
             total.pools_incomplete = restored.pools_incomplete;

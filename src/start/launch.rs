@@ -140,8 +140,10 @@ impl Launch<'_> {
             }
             self.look_for_master(ended)?;
             let status = self.status()?;
-            if let Some(reason) = &status.last_attach_failure {
-                return Err(Failure::failed(format!("a worker could not attach: {reason}")));
+            // nginx tries again at once. What fails for a reason that stays fails for every worker, and then again.
+            if status.attach_failures > u32::from(self.record.workers) {
+                let reason = status.last_attach_failure.unwrap_or_default();
+                return Err(Failure::failed(format!("workers cannot attach: {reason}")));
             }
             let master = self.record.nginx_master.map(|id| id.pid);
             let generation =

@@ -78,6 +78,19 @@ impl Refused {
     }
 }
 
+/// What a READY means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ready {
+    /// Nothing new.
+    Known,
+    /// Others of its generation are not READY yet.
+    Some,
+    /// All of its generation are READY, for the first time.
+    All,
+    /// All of its generation are READY again, after one had died.
+    AllAgain,
+}
+
 /// What the end of a process means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -229,22 +242,18 @@ impl Places {
         self.refusals.ended(now_us, now_us);
     }
 
-    /// A worker says READY. True when it is the last of its generation to do so for the first time.
-    pub fn ready(&mut self, generation: EpochSlot, index: u16) -> bool {
-        let Some(held) = self.slots.get_mut(generation.slot as usize).and_then(Option::as_mut) else {
-            return false;
-        };
-        if held.epoch != generation.epoch {
-            return false;
+    /// A worker says READY; said again, it changes nothing.
+    pub fn ready(&mut self, generation: EpochSlot, index: u16) -> Ready {
+        let held = self.slots.get_mut(generation.slot as usize).and_then(Option::as_mut);
+        let Some(held) = held.filter(|held| held.epoch == generation.epoch) else { return Ready::Known };
+        if std::mem::replace(&mut held.places[usize::from(index)].ready, true) {
+            return Ready::Known;
         }
-        held.places[usize::from(index)].ready = true;
-        let all = held.places.iter().all(|place| place.alive && place.ready);
-        let first = all && !held.has_served;
-        held.has_served |= all;
-        if first {
-            self.refusals = Pacing::default();
+        if !held.places.iter().all(|place| place.alive && place.ready) {
+            return Ready::Some;
         }
-        first
+        self.refusals = Pacing::default();
+        if std::mem::replace(&mut held.has_served, true) { Ready::AllAgain } else { Ready::All }
     }
 
     /// The process `pid` has ended.

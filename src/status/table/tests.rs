@@ -44,6 +44,7 @@ fn a_person_reads_it() {
             master_pid: 4310,
             workers: vec![first, worker(1, 0, false)],
         }],
+        attach_failures: 0,
         last_attach_failure: None,
     };
     assert_eq!(
@@ -73,6 +74,7 @@ fn a_dead_primary_is_not_overlooked() {
         },
         active: None,
         generations: vec![],
+        attach_failures: 1,
         last_attach_failure: Some("worker 7: no hugepages".into()),
     };
     assert_eq!(

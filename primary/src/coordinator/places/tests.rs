@@ -31,8 +31,8 @@ fn serving() -> Places {
     let mut places = Places::new(2, 4);
     attach(&mut places, 101, MASTER, 0);
     attach(&mut places, 102, MASTER, 0);
-    assert!(!places.ready(FIRST, 0));
-    assert!(places.ready(FIRST, 1));
+    assert_eq!(places.ready(FIRST, 0), Ready::Some);
+    assert_eq!(places.ready(FIRST, 1), Ready::All);
     places
 }
 
@@ -43,11 +43,11 @@ fn the_first_master_opens_epoch_1_in_slot_0() {
     assert_eq!(attach(&mut places, 102, MASTER, 6), placed(FIRST, 1, false, None, 6));
     assert_eq!(places.place_of(102), Some((FIRST, 1)));
     assert_eq!(places.place_of(103), None);
-    assert!(!places.ready(FIRST, 1));
-    assert!(places.ready(FIRST, 0));
+    assert_eq!(places.ready(FIRST, 1), Ready::Some);
+    assert_eq!(places.ready(FIRST, 0), Ready::All);
     // Said again, and by a worker of a generation that was never there.
-    assert!(!places.ready(FIRST, 0));
-    assert!(!places.ready(SECOND, 0));
+    assert_eq!(places.ready(FIRST, 0), Ready::Known);
+    assert_eq!(places.ready(SECOND, 0), Ready::Known);
 }
 
 #[test]
@@ -57,8 +57,7 @@ fn a_dead_worker_is_followed_in_its_place() {
     assert_eq!(ended, Ended::Worker { generation: FIRST, index: 0, was_ready: true, retires: false });
     assert_eq!(places.ended(101, 9_000_000), Ended::Unknown);
     assert_eq!(attach(&mut places, 103, MASTER, 9_000_010), placed(FIRST, 0, false, Some(101), 9_000_010));
-    // It had served before: this is no news.
-    assert!(!places.ready(FIRST, 0));
+    assert_eq!(places.ready(FIRST, 0), Ready::AllAgain);
     assert_eq!(places.living_workers().map(|(_, _, pid)| pid).collect::<Vec<_>>(), [103, 102]);
 }
 
