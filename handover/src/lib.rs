@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod coordinator;
 pub mod directory;
 mod drops;
 mod instance;

@@ -121,7 +121,7 @@ impl WorkerGauge {
 const _: () = assert!(WorkerGauge::ALL.len() <= (DROPS - GAUGES) * 8);
 
 /// What keeps a worker from quitting.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct DrainReport {
     /// Connections that nginx or the stack still works on.
     pub conns: u64,
