@@ -115,7 +115,7 @@ pub struct Parsed {
     /// Offset of the transport header.
     pub l4: u16,
     /// End of the IP packet; what follows is Ethernet padding. For UDP the end of the datagram.
-    pub end: u16,
+    pub end: u32,
     /// TOS or traffic class.
     pub traffic_class: u8,
     /// TTL or hop limit.
@@ -139,12 +139,12 @@ impl Parsed {
 
     /// The transport header and payload.
     pub fn l4_bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(usize::from(self.l4)..usize::from(self.end)).unwrap_or_default()
+        bytes.get(usize::from(self.l4)..self.end as usize).unwrap_or_default()
     }
 
     /// The IP packet without padding.
     pub fn l3_bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(usize::from(self.l3)..usize::from(self.end)).unwrap_or_default()
+        bytes.get(usize::from(self.l3)..self.end as usize).unwrap_or_default()
     }
 
     /// Verifies the checksum of TCP, UDP, ICMP or ICMPv6, unless the device has. An IPv4 UDP datagram
@@ -232,7 +232,7 @@ impl Link {
             cast: self.cast,
             l3: self.l3 as u16,
             l4: self.l3 as u16,
-            end: frame.len().min(usize::from(u16::MAX)) as u16,
+            end: frame.len() as u32,
             traffic_class: 0,
             hop_limit: 0,
             source_mac: self.source_mac,
@@ -273,7 +273,7 @@ fn ipv4(frame: &[u8], link: Link) -> Result<Parsed, DropReason> {
         cast: link.cast,
         l3: link.l3 as u16,
         l4: (link.l3 + header_bytes) as u16,
-        end: end_offset(link.l3 + total_bytes)?,
+        end: (link.l3 + total_bytes) as u32,
         traffic_class: header[1],
         hop_limit: header[8],
         source_mac: link.source_mac,
@@ -329,7 +329,7 @@ fn ipv6(frame: &[u8], link: Link) -> Result<Parsed, DropReason> {
         cast: link.cast,
         l3: link.l3 as u16,
         l4: (link.l3 + l4) as u16,
-        end: end_offset(link.l3 + total_bytes)?,
+        end: (link.l3 + total_bytes) as u32,
         traffic_class: header[0] << 4 | header[1] >> 4,
         hop_limit: header[7],
         source_mac: link.source_mac,
@@ -343,7 +343,7 @@ fn ipv6(frame: &[u8], link: Link) -> Result<Parsed, DropReason> {
 
 /// Reads ports and flags of a whole packet.
 fn transport(frame: &[u8], mut parsed: Parsed) -> Result<Parsed, DropReason> {
-    let l4 = &frame[usize::from(parsed.l4)..usize::from(parsed.end)];
+    let l4 = &frame[usize::from(parsed.l4)..parsed.end as usize];
     match (parsed.key.protocol, parsed.key.family) {
         (TCP, _) => {
             let header: &[u8; 20] = l4.first_chunk().ok_or(DropReason::BadTcpHeader)?;
@@ -361,7 +361,7 @@ fn transport(frame: &[u8], mut parsed: Parsed) -> Result<Parsed, DropReason> {
                 return Err(DropReason::BadUdpHeader);
             }
             parsed.class = Class::Udp;
-            parsed.end = parsed.l4 + datagram_bytes as u16;
+            parsed.end = u32::from(parsed.l4) + datagram_bytes as u32;
             set_ports(&mut parsed, header);
         }
         (ICMP, 4) | (ICMPV6, 6) => {
@@ -377,11 +377,6 @@ fn transport(frame: &[u8], mut parsed: Parsed) -> Result<Parsed, DropReason> {
 fn set_ports(parsed: &mut Parsed, l4: &[u8]) {
     parsed.key.remote_port = u16::from_be_bytes([l4[0], l4[1]]);
     parsed.key.local_port = u16::from_be_bytes([l4[2], l4[3]]);
-}
-
-/// Offsets are 16 bits wide; a frame that ends beyond is longer than any IP packet needs to be.
-fn end_offset(end: usize) -> Result<u16, DropReason> {
-    u16::try_from(end).map_err(|_| DropReason::BadIpHeader)
 }
 
 pub(crate) fn address6(bytes: &[u8]) -> std::net::Ipv6Addr {

@@ -87,7 +87,8 @@ impl Reassembler {
         };
         // A part that is not the last must be a multiple of 8 bytes (RFC 791; RFC 8200, section 4.5), and the
         // whole must fit into the length field.
-        if part.is_empty() || (fragment.more && part.len() % 8 != 0) || end + header.len() > usize::from(u16::MAX) {
+        let counted = header.len() - if parsed.key.family == 4 { 0 } else { IPV6_BYTES };
+        if part.is_empty() || (fragment.more && part.len() % 8 != 0) || end + counted > usize::from(u16::MAX) {
             return Outcome::Dropped(DropReason::BadFragment);
         }
         // The protocol is part of the name in IPv4, not in IPv6, where a later fragment may show another.
@@ -284,6 +285,9 @@ fn header_of(parsed: &Parsed, fragment: &Fragment, bytes: &[u8]) -> Option<Vec<u
         return (header.len() >= IPV4_BYTES).then(|| header.to_vec());
     }
     let mut header = bytes.get(l3..usize::from(fragment.header_at))?.to_vec();
+    if header.len() < IPV6_BYTES {
+        return None;
+    }
     *header.get_mut(usize::from(fragment.next_header_at).checked_sub(l3)?)? = parsed.key.protocol;
     Some(header)
 }
