@@ -5,14 +5,18 @@
 //! [`schedule`], [`statistics`]. The [`Driver`](driver::Driver) joins it to a [`Network`](network::Network), which is
 //! our own stack as a client over any packet I/O; [`wire`] is the client's end of the in-memory wire.
 
+pub mod addresses;
+pub mod arguments;
+pub mod attach;
 pub mod conversation;
 pub mod driver;
 pub mod expectation;
 pub mod failure;
 pub mod network;
-//pub mod report;
+pub mod report;
 pub mod request;
 pub mod response;
 pub mod schedule;
 pub mod statistics;
+pub mod url;
 pub mod wire;
