@@ -148,6 +148,7 @@ pub fn create_tap_port(
 ) -> Result<RunningPort, CreateError> {
     let device = tap::create(eal, port, interface, layout.workers, mac)?;
     let running = start(eal, layout, device, layout.workers, mtu)?;
+    tap::stop_signals(interface)?;
     let mut kernel_mac = mac;
     kernel_mac[5] ^= 1;
     tap::set_kernel_mac(interface, kernel_mac)?;

@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::port::PortError;
@@ -79,7 +78,8 @@ pub fn device_arguments(interface: &str, mac: [u8; 6]) -> Result<String, TapErro
     Ok(format!("iface={interface},mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"))
 }
 
-/// Creates the device (not yet configured): see [`EthDev::start`], then [`set_kernel_mac`].
+/// Creates the device (not yet configured): see [`EthDev::start`], then [`stop_signals`] and
+/// [`set_kernel_mac`].
 ///
 /// # Errors
 /// When the name or the number of queues is wrong, the name is taken, or the driver refuses.
@@ -96,20 +96,35 @@ pub fn create(eal: Eal, port: u16, interface: &str, queues: u16, mac: [u8; 6]) -
     if nix::net::if_::if_nametoindex(interface).is_ok() {
         return Err(TapError::Exists(interface.to_owned()));
     }
-    keep_sigio_quiet();
     Ok(EthDev::create(eal, "vdev", &device_name(port), &arguments)?)
 }
 
-/// Keeps the driver from having the kernel send a SIGIO to *this* process for every packet: it does so to
-/// spare itself empty reads, but only while nobody else handles SIGIO. The process that creates the device
-/// receives no packet, so it would spend its time in the handler.
-fn keep_sigio_quiet() {
-    extern "C" fn nothing(_: i32) {}
-    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: the handler does nothing, so it is async-signal-safe. A handler that the program installed
-    // itself would have had the same effect on the driver, and nothing of ours uses SIGIO.
-    let installed = unsafe { sigaction(Signal::SIGIO, &action) };
-    debug_assert!(installed.is_ok(), "SIGIO can be handled");
+/// Ends the signals that the driver has the kernel send to *this* process for every packet of a running
+/// device. They spare a receiver empty reads, but the process that creates the device receives nothing and
+/// would spend its time in their handler.
+///
+/// # Errors
+/// When the device's descriptors cannot be found or changed.
+pub fn stop_signals(interface: &str) -> Result<(), TapError> {
+    let descriptors = descriptors(interface)?;
+    if descriptors.is_empty() {
+        let interface = interface.to_owned();
+        return Err(TapError::Descriptors { interface, found: 0, expected: 2 });
+    }
+    for fd in descriptors {
+        // SAFETY: reads and sets status flags of a descriptor that was just found open; the driver keeps it
+        // open as long as the device exists.
+        let result = unsafe {
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            if flags < 0 { flags } else { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_ASYNC) }
+        };
+        if result < 0 {
+            let error = io::Error::last_os_error();
+            let interface = interface.to_owned();
+            return Err(TapError::Interface { step: "end the signals", interface, error });
+        }
+    }
+    Ok(())
 }
 
 /// Gives the kernel's end of a TAP device a MAC address of its own.
@@ -151,6 +166,17 @@ pub fn set_kernel_mac(interface: &str, mac: [u8; 6]) -> Result<(), TapError> {
 /// # Errors
 /// When this process has not exactly the descriptors that a device with `queues` queues has.
 pub fn receive_descriptors(interface: &str, queues: u16) -> Result<Vec<RawFd>, TapError> {
+    let mut found = descriptors(interface)?;
+    let expected = 2 * usize::from(queues);
+    if found.len() != expected {
+        return Err(TapError::Descriptors { interface: interface.to_owned(), found: found.len(), expected });
+    }
+    found.truncate(usize::from(queues));
+    Ok(found)
+}
+
+/// This process's descriptors of a TAP device, ascending.
+fn descriptors(interface: &str) -> Result<Vec<RawFd>, TapError> {
     let failed =
         |error| TapError::Interface { step: "list the descriptors", interface: interface.to_owned(), error };
     let mut found: Vec<RawFd> = Vec::new();
@@ -164,11 +190,6 @@ pub fn receive_descriptors(interface: &str, queues: u16) -> Result<Vec<RawFd>, T
         }
     }
     found.sort_unstable();
-    let expected = 2 * usize::from(queues);
-    if found.len() != expected {
-        return Err(TapError::Descriptors { interface: interface.to_owned(), found: found.len(), expected });
-    }
-    found.truncate(usize::from(queues));
     Ok(found)
 }
 
