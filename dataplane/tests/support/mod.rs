@@ -224,7 +224,10 @@ impl Pair {
                 return;
             }
             assert!(self.now_us < end, "not done after {limit_us} us of virtual time");
-            self.advance(10_000);
+            if !self.advance(10_000) {
+                self.now_us += 10_000;
+                self.net.set_now(self.now_us);
+            }
         }
         panic!("not done after the bound of steps");
     }
