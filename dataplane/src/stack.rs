@@ -94,7 +94,8 @@ pub struct PassReport {
 /// The TCP/IP stack of one worker over one packet I/O.
 ///
 /// Order of calls: [`pass`](Self::pass), then [`next_event`](Self::next_event) until it gives none, then any
-/// socket calls, and again. What a call has written leaves with the next pass. Time never goes back.
+/// socket calls, and again. What a call has written leaves with the next pass. The calls take their time from
+/// the last pass, so there must be one before the first call. Time never goes back.
 pub struct Stack<P: PacketIo, I: FlowIndex> {
     pub(crate) config: StackConfig,
     pub(crate) now: Instant,

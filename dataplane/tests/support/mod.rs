@@ -183,7 +183,8 @@ impl Pair {
         let (stack_port, peer_port) = net.pair(settings, port(PEER_MAC));
         let now_us = 1_000_000;
         net.set_now(now_us);
-        let stack = stack_on(&net, stack_port, config);
+        let mut stack = stack_on(&net, stack_port, config);
+        stack.pass(Instant(now_us));
         let peer = Peer::new(net.attach(peer_port, worker(0, 0), &[0]), now_us);
         Self { net, stack, peer, stack_port, peer_port, now_us }
     }
