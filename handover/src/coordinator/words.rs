@@ -71,9 +71,14 @@ impl Words {
             .max()
     }
 
-    /// The generation that queues belong to by the words.
+    /// The generation that queues belong to by order, target and active.
+    pub fn named_receiver(&self) -> Option<EpochSlot> {
+        receiver(self.order, || self.target, || self.active)
+    }
+
+    /// The same, if it is (still) in its slot.
     pub fn receiver(&self) -> Option<EpochSlot> {
-        receiver(self.order, || self.target, || self.active).filter(|receiver| {
+        self.named_receiver().filter(|receiver| {
             self.slots.get(receiver.slot as usize).is_some_and(|line| line.epoch == receiver.epoch)
         })
     }

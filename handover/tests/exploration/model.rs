@@ -16,13 +16,21 @@ use ff_handover::{DrainReport, EpochSlot, Owner, ParkWord, ReloadAction, ReloadE
 /// Now, in a world where a limit has either passed or not.
 const NOW_US: u64 = 1 << 40;
 
+/// Workers and slots at most.
+const WORKERS: usize = 2;
+const SLOTS: usize = 3;
+
 /// How big the world is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Size {
     pub workers: usize,
     pub slots: usize,
     pub reloads: u8,
     pub crashes: u8,
+    /// The coordinator's answer is in flight for a while, and handshakes settle
+    /// before connections end. Otherwise both are one step, and the coordinator
+    /// is still killed between any two of its stores.
+    pub fine: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,20 +73,22 @@ pub struct Slot {
     pub steps: u8,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct World {
     pub active: Option<EpochSlot>,
     pub target: Option<EpochSlot>,
     pub order: Option<ParkWord>,
-    pub queues: Vec<Option<Owner>>,
-    pub slots: Vec<Slot>,
+    pub size: Size,
+    queue_owners: [Option<Owner>; WORKERS],
+    lines: [Slot; SLOTS],
     /// One for each (slot, worker); `None` while nobody is attached there.
-    pub processes: Vec<Option<Process>>,
+    places: [Option<Process>; WORKERS * SLOTS],
     pub coordinator_alive: bool,
     pub in_flight: Option<Command>,
     pub master_alive: bool,
     pub next_epoch: u32,
-    pub next_pid: u32,
+    /// Processes that were started in the place of another.
+    pub respawned: u8,
     pub reloads_left: u8,
     pub crashes_left: u8,
     /// nginx starts a worker anew as often as one has died.
@@ -124,26 +134,27 @@ impl World {
             active: Some(EpochSlot { epoch: 1, slot: 0 }),
             target: None,
             order: None,
-            queues: vec![None; size.workers],
-            slots: vec![free; size.slots],
-            processes: vec![None; size.slots * size.workers],
+            size,
+            queue_owners: [None; WORKERS],
+            lines: [free; SLOTS],
+            places: [None; WORKERS * SLOTS],
             coordinator_alive: true,
             in_flight: None,
             master_alive: true,
             next_epoch: 2,
-            next_pid: 10,
+            respawned: 0,
             reloads_left: size.reloads,
             crashes_left: size.crashes,
             respawns_left: 0,
         };
-        world.slots[0].epoch = 1;
+        world.lines[0].epoch = 1;
         for index in 0..size.workers {
             let owner = Owner { epoch: 1, pid: 1 + index as u32 };
             let mut process = Process::new(owner);
             process.ready = true;
             process.polling = 1 << index;
-            world.processes[index] = Some(process);
-            world.queues[index] = Some(owner);
+            world.places[index] = Some(process);
+            world.queue_owners[index] = Some(owner);
         }
         world
     }
@@ -151,17 +162,28 @@ impl World {
     /// Everything that can happen next, with what comes of it.
     pub fn successors(&self, coordinator: &Coordinator, next: &mut Vec<(Step, World)>) {
         next.clear();
-        let mut candidates = vec![
+        let mut try_step = |step| {
+            let mut world = *self;
+            if world.take(step, coordinator) && world != *self {
+                next.push((step, world));
+            }
+        };
+        for step in [
             Step::Accept,
             Step::Decide,
             Step::Apply,
             Step::RestartCoordinator,
             Step::KillCoordinator,
             Step::KillMaster,
-        ];
-        for place in 0..self.processes.len() {
-            candidates.extend([
-                Step::Attach(place),
+        ] {
+            try_step(step);
+        }
+        for (place, process) in self.processes().iter().enumerate() {
+            if process.is_none() {
+                try_step(Step::Attach(place));
+                continue;
+            }
+            for step in [
                 Step::Ready(place),
                 Step::Look(place),
                 Step::Act(place),
@@ -173,15 +195,29 @@ impl World {
                 Step::Stall(place),
                 Step::Kill(place),
                 Step::Stop(place),
-            ]);
-        }
-        candidates.extend((0..self.slots.len()).map(Step::Expire));
-        for step in candidates {
-            let mut world = self.clone();
-            if world.take(step, coordinator) && world != *self {
-                next.push((step, world));
+            ] {
+                try_step(step);
             }
         }
+        for slot in 0..self.size.slots {
+            try_step(Step::Expire(slot));
+        }
+    }
+
+    pub fn queues(&self) -> &[Option<Owner>] {
+        &self.queue_owners[..self.size.workers]
+    }
+
+    pub fn slots(&self) -> &[Slot] {
+        &self.lines[..self.size.slots]
+    }
+
+    pub fn processes(&self) -> &[Option<Process>] {
+        &self.places[..self.size.slots * self.size.workers]
+    }
+
+    pub fn of_slot(&self, slot: usize) -> &[Option<Process>] {
+        &self.places[slot * self.size.workers..][..self.size.workers]
     }
 
     /// What the coordinator would do now.
@@ -190,15 +226,15 @@ impl World {
     }
 
     pub fn workers(&self) -> usize {
-        self.queues.len()
+        self.size.workers
     }
 
     pub fn living(&self) -> impl Iterator<Item = &Process> {
-        self.processes.iter().flatten().filter(|process| process.is_alive())
+        self.processes().iter().flatten().filter(|process| process.is_alive())
     }
 
     pub fn process(&self, owner: Owner) -> Option<&Process> {
-        self.processes.iter().flatten().find(|process| process.owner == owner)
+        self.processes().iter().flatten().find(|process| process.owner == owner)
     }
 
     pub fn fate(&self, owner: Owner) -> Fate {
@@ -214,6 +250,7 @@ impl World {
     /// Does `step`, if it is possible.
     fn take(&mut self, step: Step, coordinator: &Coordinator) -> bool {
         let workers = self.workers();
+        let fine = self.size.fine;
         match step {
             Step::Accept => self.accept(),
             Step::Attach(place) => self.attach(place),
@@ -225,10 +262,10 @@ impl World {
             Step::Drain(place) => {
                 let owns = self.owned_by(place);
                 let relieved =
-                    self.slots[place / workers].epoch < self.active.map_or(0, |active| active.epoch);
+                    self.lines[place / workers].epoch < self.active.map_or(0, |active| active.epoch);
                 self.running(place).is_some_and(|process| {
                     let more = !owns && relieved && process.drained < 2;
-                    process.drained += u8::from(more);
+                    process.drained = if fine { process.drained + u8::from(more) } else { 2 };
                     more
                 })
             }
@@ -241,28 +278,28 @@ impl World {
                 }
                 ends
             }),
-            Step::Die(place) => self.processes[place].as_mut().is_some_and(|process| {
+            Step::Die(place) => self.places[place].as_mut().is_some_and(|process| {
                 let dies = process.told == 3 && process.is_alive();
                 if dies {
                     process.die();
                 }
                 dies
             }),
-            Step::Notice(place) => self.processes[place].as_mut().is_some_and(|process| {
+            Step::Notice(place) => self.places[place].as_mut().is_some_and(|process| {
                 let news = process.life == Life::Dead;
                 if news {
                     process.life = Life::KnownDead;
                 }
                 news
             }),
-            Step::Continue(place) => self.processes[place].as_mut().is_some_and(|process| {
+            Step::Continue(place) => self.places[place].as_mut().is_some_and(|process| {
                 let stopped = matches!(process.life, Life::Stopped | Life::Stalled);
                 if stopped {
                     process.life = Life::Running;
                 }
                 stopped
             }),
-            Step::Stall(place) => self.processes[place].as_mut().is_some_and(|process| {
+            Step::Stall(place) => self.places[place].as_mut().is_some_and(|process| {
                 let stalls = process.life == Life::Stopped;
                 if stalls {
                     process.life = Life::Stalled;
@@ -270,7 +307,19 @@ impl World {
                 stalls
             }),
             Step::Expire(slot) => {
-                let slot = &mut self.slots[slot];
+                // A moment that a decision is already due in changes nothing,
+                // unless it is one that waits for events.
+                let due = self.in_flight.is_none() && self.coordinator_alive;
+                let due = due.then(|| self.decision(coordinator)).flatten();
+                let busy = match due {
+                    Some(Command::SetActive(_) | Command::SetTarget(_) | Command::SetOrder(_)) => true,
+                    Some(Command::SetAttempt { .. } | Command::Free { .. }) => true,
+                    Some(Command::Assign { .. } | Command::Kill(_) | Command::Do { .. }) => false,
+                    Some(Command::ReclaimWorker { .. }) | None => {
+                        !self.coordinator_alive || self.in_flight.is_some()
+                    }
+                };
+                let slot = &mut self.lines[slot];
                 let timed = match slot.attempt {
                     ReloadState::Spawning | ReloadState::HandingOver | ReloadState::Settling => true,
                     ReloadState::Draining | ReloadState::Quitting | ReloadState::EndingNew => true,
@@ -279,14 +328,18 @@ impl World {
                     | ReloadState::Reclaiming
                     | ReloadState::ReclaimingNew => false,
                 };
-                timed && slot.epoch != 0 && !std::mem::replace(&mut slot.expired, true)
+                timed && !busy && slot.epoch != 0 && !std::mem::replace(&mut slot.expired, true)
             }
             Step::Decide => {
                 if !self.coordinator_alive || self.in_flight.is_some() {
                     return false;
                 }
-                self.in_flight = self.decision(coordinator);
-                self.in_flight.is_some()
+                let decision = self.decision(coordinator);
+                match decision {
+                    Some(command) if !fine => self.apply(command),
+                    decision => self.in_flight = decision,
+                }
+                decision.is_some()
             }
             Step::Apply => self.in_flight.take().is_some_and(|command| {
                 self.apply(command);
@@ -295,7 +348,7 @@ impl World {
             Step::RestartCoordinator => !std::mem::replace(&mut self.coordinator_alive, true),
             Step::Kill(place) => {
                 self.crash()
-                    && self.processes[place].as_mut().filter(|process| process.is_alive()).is_some_and(
+                    && self.places[place].as_mut().filter(|process| process.is_alive()).is_some_and(
                         |process| {
                             process.die();
                             true
@@ -339,7 +392,7 @@ impl World {
         };
         let Ok(Accepted::Begin { slot, predecessor }) = accept(&self.words(), &request) else { return false };
         self.reloads_left -= 1;
-        self.slots[slot] = Slot {
+        self.lines[slot] = Slot {
             epoch: self.next_epoch,
             attempt: ReloadState::Spawning,
             predecessor,
@@ -354,9 +407,8 @@ impl World {
     /// place of one that died and was cleared away.
     fn attach(&mut self, place: usize) -> bool {
         let slot = place / self.workers();
-        let line = self.slots[slot];
-        if line.epoch == 0 || self.processes[place].is_some() || !self.master_alive || !self.coordinator_alive
-        {
+        let line = self.lines[slot];
+        if line.epoch == 0 || self.places[place].is_some() || !self.master_alive || !self.coordinator_alive {
             return false;
         }
         let respawned = match line.attempt {
@@ -375,16 +427,19 @@ impl World {
                 return false;
             }
             self.respawns_left -= 1;
+            self.respawned += 1;
         }
-        self.processes[place] = Some(Process::new(Owner { epoch: line.epoch, pid: self.next_pid }));
-        self.next_pid += 1;
+        // The same whatever the order in which workers attach.
+        let pid = 100 * u32::from(self.respawned) + place as u32 + 1;
+        self.places[place] = Some(Process::new(Owner { epoch: line.epoch, pid }));
         true
     }
 
     /// The top of a pass: whose are the queues?
     fn look(&mut self, place: usize) -> bool {
-        let queues = self.queues.clone();
-        let rightful: Vec<_> = (0..queues.len()).map(|queue| self.rightful_owner(queue)).collect();
+        let queues = self.queue_owners;
+        let receiver = self.receiver();
+        let rightful: [_; WORKERS] = std::array::from_fn(|queue| self.rightful_owner(receiver, queue));
         let Some(process) = self.running(place).filter(|process| process.ready && process.giving.is_none())
         else {
             return false;
@@ -406,7 +461,7 @@ impl World {
         let Some((queue, to)) = process.giving.take() else { return false };
         process.polling &= !(1 << queue);
         let me = process.owner;
-        let word = &mut self.queues[queue as usize];
+        let word = &mut self.queue_owners[queue as usize];
         if *word == Some(me) {
             *word = Some(to);
         }
@@ -425,20 +480,19 @@ impl World {
         let workers = self.workers();
         match command {
             Command::SetAttempt { slot, state, event: _, actions: _ } => {
-                let slot = &mut self.slots[slot];
+                let slot = &mut self.lines[slot];
                 (slot.attempt, slot.steps, slot.expired) = (state, 0, false);
             }
             Command::SetActive(active) => self.active = active,
             Command::SetTarget(target) => self.target = target,
             Command::SetOrder(order) => self.order = order,
             Command::Assign { queue, from, to } => {
-                if self.queues[queue] == from {
-                    self.queues[queue] = Some(to);
+                if self.queue_owners[queue] == from {
+                    self.queue_owners[queue] = Some(to);
                 }
             }
             Command::Kill(owner) => {
-                if let Some(process) =
-                    self.processes.iter_mut().flatten().find(|process| process.owner == owner)
+                if let Some(process) = self.places.iter_mut().flatten().find(|process| process.owner == owner)
                 {
                     (process.told, process.killed) = (3, true);
                 }
@@ -451,22 +505,22 @@ impl World {
                     ReloadAction::SwallowQuits => 0,
                     other => panic!("{other:?} is not done in steps"),
                 };
-                for process in self.processes[slot * workers..][..workers].iter_mut().flatten() {
+                for process in self.places[slot * workers..][..workers].iter_mut().flatten() {
                     process.told = process.told.max(told);
                 }
-                let slot = &mut self.slots[slot];
+                let slot = &mut self.lines[slot];
                 slot.steps = (slot.steps + 1).min(4);
                 slot.expired = false;
             }
             Command::ReclaimWorker { slot, worker, dead } => {
-                let place = &mut self.processes[slot * workers + worker];
+                let place = &mut self.places[slot * workers + worker];
                 if place.is_some_and(|process| process.owner == dead) {
                     *place = None;
                 }
             }
             Command::Free { slot, actions: _ } => {
-                self.processes[slot * workers..][..workers].fill(None);
-                self.slots[slot] = Slot {
+                self.places[slot * workers..][..workers].fill(None);
+                self.lines[slot] = Slot {
                     epoch: 0,
                     attempt: ReloadState::Idle,
                     predecessor: None,
@@ -477,26 +531,40 @@ impl World {
         }
     }
 
-    fn rightful_owner(&self, queue: usize) -> Option<Owner> {
-        let receiver = self.words().receiver()?;
-        self.processes[receiver.slot as usize * self.workers() + queue]
+    /// The generation that queues belong to by the words.
+    fn receiver(&self) -> Option<EpochSlot> {
+        Words {
+            slots: Vec::new(),
+            queues: Vec::new(),
+            active: self.active,
+            target: self.target,
+            order: self.order,
+        }
+        .named_receiver()
+    }
+
+    fn rightful_owner(&self, receiver: Option<EpochSlot>, queue: usize) -> Option<Owner> {
+        let receiver = receiver?;
+        if queue >= self.workers() {
+            return None;
+        }
+        self.places[receiver.slot as usize * self.workers() + queue]
             .filter(|process| process.ready && process.owner.epoch == receiver.epoch)
             .map(|process| process.owner)
     }
 
     fn owned_by(&self, place: usize) -> bool {
-        self.processes[place].is_some_and(|process| self.queues.contains(&Some(process.owner)))
+        self.places[place].is_some_and(|process| self.queues().contains(&Some(process.owner)))
     }
 
     fn running(&mut self, place: usize) -> Option<&mut Process> {
-        self.processes[place].as_mut().filter(|process| process.life == Life::Running)
+        self.places[place].as_mut().filter(|process| process.life == Life::Running)
     }
 
     /// The words as the coordinator reads them.
     pub fn words(&self) -> Words {
-        let workers = self.workers();
         let slots = self
-            .slots
+            .slots()
             .iter()
             .enumerate()
             .map(|(slot, line)| SlotWords {
@@ -505,7 +573,8 @@ impl World {
                 predecessor: line.predecessor,
                 since_us: if line.expired { 0 } else { NOW_US },
                 steps: u32::from(line.steps),
-                workers: self.processes[slot * workers..][..workers]
+                workers: self
+                    .of_slot(slot)
                     .iter()
                     .map(|process| process.map_or_else(WorkerState::default, |process| process.words()))
                     .collect(),
@@ -515,7 +584,7 @@ impl World {
             active: self.active,
             target: self.target,
             order: self.order,
-            queues: self.queues.clone(),
+            queues: self.queues().to_vec(),
             slots,
         }
     }

@@ -1,8 +1,9 @@
 //! Goes through every world that can come about, checks each, and looks for an
 //! end from each.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ff_handover::coordinator::{Coordinator, Limits};
 use ff_handover::{Outcome, ReloadEvent, ReloadState};
@@ -26,7 +27,7 @@ pub struct Explored {
     pub edges: usize,
     pub ends: usize,
     /// States of the machine that were seen.
-    pub states: std::collections::BTreeSet<ReloadState>,
+    pub states: BTreeSet<ReloadState>,
 }
 
 /// A world that should not be, and how it came about.
@@ -41,6 +42,7 @@ pub fn explore(size: Size, table: fn(ReloadState, ReloadEvent) -> Outcome) -> Re
     let coordinator = Coordinator { limits: LIMITS, table };
     let mut search = Search {
         coordinator,
+        start: World::new(size),
         numbers: HashMap::new(),
         parents: Vec::new(),
         calm: Vec::new(),
@@ -48,7 +50,7 @@ pub fn explore(size: Size, table: fn(ReloadState, ReloadEvent) -> Outcome) -> Re
         edges: 0,
         states: Default::default(),
     };
-    search.run(World::new(size))?;
+    search.run()?;
     search.every_node_has_an_end()?;
     Ok(Explored {
         nodes: search.numbers.len(),
@@ -60,19 +62,23 @@ pub fn explore(size: Size, table: fn(ReloadState, ReloadEvent) -> Outcome) -> Re
 
 struct Search {
     coordinator: Coordinator,
-    numbers: HashMap<World, u32>,
+    start: World,
+    /// Each node's number by 128 bits of hash: with 10⁸ nodes two of them meet
+    /// with a probability of 10⁻²².
+    numbers: HashMap<u128, u32>,
     /// From where, and by which step, each node was reached first.
     parents: Vec<(u32, Option<Step>)>,
     /// Edges that are no crash: (to, from).
     calm: Vec<(u32, u32)>,
     ends: Vec<u32>,
     edges: usize,
-    states: std::collections::BTreeSet<ReloadState>,
+    states: BTreeSet<ReloadState>,
 }
 
 impl Search {
-    fn run(&mut self, start: World) -> Result<(), Violation> {
-        self.numbers.insert(start.clone(), 0);
+    fn run(&mut self) -> Result<(), Violation> {
+        let start = self.start;
+        self.numbers.insert(digest(&start), 0);
         self.parents.push((0, None));
         let mut frontier = vec![(0, start)];
         let mut next = Vec::new();
@@ -82,7 +88,7 @@ impl Search {
             for (number, world) in frontier {
                 world.successors(&self.coordinator, &mut next);
                 check(&world, &self.coordinator).map_err(|what| self.violation(what, number))?;
-                for slot in world.slots.iter().filter(|slot| slot.epoch != 0) {
+                for slot in world.slots().iter().filter(|slot| slot.epoch != 0) {
                     self.states.insert(slot.attempt);
                 }
                 if next.iter().all(|(step, _)| step.is_crash() || *step == Step::Accept) {
@@ -92,10 +98,10 @@ impl Search {
                 for (step, world) in next.drain(..) {
                     self.edges += 1;
                     let fresh = self.numbers.len() as u32;
-                    let to = match self.numbers.entry(world) {
+                    let to = match self.numbers.entry(digest(&world)) {
                         Entry::Occupied(known) => *known.get(),
                         Entry::Vacant(place) => {
-                            beyond.push((fresh, place.key().clone()));
+                            beyond.push((fresh, world));
                             place.insert(fresh);
                             self.parents.push((number, Some(step)));
                             fresh
@@ -141,8 +147,6 @@ impl Search {
     }
 
     fn violation(&self, what: String, number: u32) -> Violation {
-        let world =
-            self.numbers.iter().find(|(_, of)| **of == number).map(|(world, _)| format!("{world:#?}"));
         let mut trace = Vec::new();
         let mut at = number;
         while let (from, Some(step)) = self.parents[at as usize] {
@@ -150,8 +154,24 @@ impl Search {
             at = from;
         }
         trace.reverse();
-        Violation { what: format!("{what}\n{}", world.unwrap_or_default()), trace }
+        let mut world = self.start;
+        let mut next = Vec::new();
+        for step in &trace {
+            world.successors(&self.coordinator, &mut next);
+            world = next.iter().find(|(taken, _)| taken == step).map_or(world, |(_, world)| *world);
+        }
+        Violation { what: format!("{what}\n{world:#?}"), trace }
     }
+}
+
+fn digest(world: &World) -> u128 {
+    let half = |salt: u64| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        world.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    (half(1) << 64) | half(2)
 }
 
 /// What must be true of every world.
@@ -170,20 +190,20 @@ fn check(world: &World, coordinator: &Coordinator) -> Result<(), String> {
     // Invariant 2: a living owner polls in its next pass. Of a dead one the
     // coordinator, once it knows, has something to do for as long as there is
     // somebody who could serve.
-    let news = world.processes.iter().flatten().any(|process| process.life == Life::Dead);
+    let news = world.processes().iter().flatten().any(|process| process.life == Life::Dead);
     if world.coordinator_alive && world.in_flight.is_none() && !news && world.decision(coordinator).is_none()
     {
-        let orphan = world.queues.iter().position(|owner| {
+        let orphan = world.queues().iter().position(|owner| {
             owner.is_none_or(|owner| world.process(owner).is_none_or(|process| !process.is_alive()))
         });
         if let Some(queue) = orphan.filter(|_| could_serve(world)) {
             return Err(format!("invariant 2: nobody takes queue {queue} from the dead"));
         }
     }
-    for (slot, line) in world.slots.iter().enumerate().filter(|(_, line)| line.epoch != 0) {
+    for (slot, line) in world.slots().iter().enumerate().filter(|(_, line)| line.epoch != 0) {
         // Invariant 4: before the flip every queue is with the old generation.
         if line.attempt == ReloadState::Spawning
-            && world.queues.iter().flatten().any(|owner| owner.epoch == line.epoch)
+            && world.queues().iter().flatten().any(|owner| owner.epoch == line.epoch)
         {
             return Err(format!("invariant 4: generation {} owns a queue while it is started", line.epoch));
         }
@@ -197,7 +217,7 @@ fn check(world: &World, coordinator: &Coordinator) -> Result<(), String> {
                 | ReloadState::EndingNew
                 | ReloadState::ReclaimingNew
         );
-        let of_slot = &world.processes[slot * world.workers()..][..world.workers()];
+        let of_slot = world.of_slot(slot);
         if !may_be_told
             && let Some(process) =
                 of_slot.iter().flatten().find(|process| process.told != 0 && !process.killed)
@@ -222,7 +242,7 @@ fn check(world: &World, coordinator: &Coordinator) -> Result<(), String> {
 fn could_serve(world: &World) -> bool {
     world.living().any(|process| {
         process.ready && process.told == 0 && {
-            let line = world.slots.iter().find(|line| line.epoch == process.owner.epoch);
+            let line = world.slots().iter().find(|line| line.epoch == process.owner.epoch);
             line.is_some_and(|line| {
                 matches!(line.attempt, ReloadState::Idle | ReloadState::Settling | ReloadState::HandingOver)
             })
@@ -233,13 +253,13 @@ fn could_serve(world: &World) -> bool {
 /// What must be true when nothing more happens by itself.
 fn check_end(world: &World) -> Result<(), String> {
     let words = world.words();
-    if let Some(line) = world.slots.iter().find(|line| line.attempt != ReloadState::Idle) {
+    if let Some(line) = world.slots().iter().find(|line| line.attempt != ReloadState::Idle) {
         return Err(format!("the end: generation {} is left in {:?}", line.epoch, line.attempt));
     }
     if world.order.is_some() || world.target.is_some() {
         return Err("the end: an order or a target is left".to_owned());
     }
-    let generations = world.slots.iter().filter(|line| line.epoch != 0).count();
+    let generations = world.slots().iter().filter(|line| line.epoch != 0).count();
     if generations != 1 || world.active != words.current() {
         return Err(format!("the end: {generations} generations, active {:?}", world.active));
     }
@@ -249,7 +269,7 @@ fn check_end(world: &World) -> Result<(), String> {
     {
         return Err(format!("the end: {} is left over", process.owner));
     }
-    for (queue, owner) in world.queues.iter().enumerate() {
+    for (queue, owner) in world.queues().iter().enumerate() {
         let owner = owner.and_then(|owner| world.process(owner)).filter(|process| process.is_alive());
         if owner.is_none() && !serving.is_empty() {
             return Err(format!("the end: queue {queue} has no consumer"));
