@@ -44,6 +44,7 @@ impl Remains {
             paths.record(),
         ];
         files.extend([record.region_path.clone()].into_iter().chain(own).filter(|path| exists(path)));
+        files.extend(record.nginx_pid_file.iter().filter(|path| is_stale(path, record)).cloned());
         let dpdk = Path::new(DPDK_RUNTIME).join(&record.file_prefix);
         let directories =
             [dpdk, record.runtime_dir.clone()].into_iter().filter(|path| exists(path)).collect();
@@ -93,6 +94,13 @@ pub fn remove_empty(name: &str, paths: &InstancePaths) -> Result<(), Failure> {
     unlink(name);
     drop(locked);
     Ok(())
+}
+
+/// Whether nginx's pid file still names the master of this record, which is dead.
+fn is_stale(path: &Path, record: &InstanceRecord) -> bool {
+    let written = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    written.is_some()
+        && written == record.nginx_master.filter(|master| !master.is_alive()).map(|master| master.pid)
 }
 
 /// Also for a socket, and for a link to nowhere.

@@ -95,7 +95,7 @@ fn start(
     record.store(paths).map_err(|error| Failure::failed(error.to_string()))?;
     let mut launch = launch::Launch { record, paths, interrupt };
     launch.primary(&programs.primary, lock)?;
-    launch.nginx(&nginx, tested.main.daemon)
+    launch.nginx(&nginx, &tested)
 }
 
 /// Takes over into the record what nginx's configuration decides, and refuses what cannot be served.
@@ -109,7 +109,9 @@ fn adopt(config: &Config, port: &Port, tested: &Tested, record: &mut InstanceRec
     record.workers = preflight::workers(port, tested.main.worker_processes, &config.nginx.conf)?;
     record.worker_shutdown_timeout_ms =
         tested.main.worker_shutdown_timeout_ms.unwrap_or(WORKER_SHUTDOWN_TIMEOUT_MS);
-    preflight::pid_file(&tested.pid_path, &config.nginx.conf)
+    preflight::pid_file(&tested.pid_path, &config.nginx.conf)?;
+    record.nginx_pid_file = Some(tested.pid_path.clone());
+    Ok(())
 }
 
 fn record_of(config: &Config, port: &Port, path: PathBuf) -> InstanceRecord {
@@ -123,6 +125,7 @@ fn record_of(config: &Config, port: &Port, path: PathBuf) -> InstanceRecord {
         device: port.device.to_string(),
         primary: None,
         nginx_master: None,
+        nginx_pid_file: None,
         workers: 0,
         worker_shutdown_timeout_ms: WORKER_SHUTDOWN_TIMEOUT_MS,
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),

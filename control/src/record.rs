@@ -165,6 +165,9 @@ pub struct InstanceRecord {
     pub primary: Option<ProcessId>,
     /// The nginx master, once it was started.
     pub nginx_master: Option<ProcessId>,
+    /// nginx's own pid file; a master that was killed leaves it.
+    #[serde(default)]
+    pub nginx_pid_file: Option<PathBuf>,
     /// Workers of a generation.
     pub workers: u16,
     /// How long nginx's workers may take to end their connections, in milliseconds (`worker_shutdown_timeout`).

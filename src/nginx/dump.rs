@@ -23,6 +23,8 @@ pub struct MainSettings {
     pub master_process: bool,
     /// `pid`, as it is written; `None`: as compiled in.
     pub pid: Option<PathBuf>,
+    /// The first `error_log`, as it is written; `None`: as compiled in.
+    pub error_log: Option<PathBuf>,
     /// `worker_shutdown_timeout` in milliseconds.
     pub worker_shutdown_timeout_ms: Option<u64>,
 }
@@ -34,6 +36,7 @@ impl Default for MainSettings {
             daemon: true,
             master_process: true,
             pid: None,
+            error_log: None,
             worker_shutdown_timeout_ms: None,
         }
     }
@@ -87,6 +90,10 @@ pub fn parse(dump: &str) -> Result<MainSettings, DumpError> {
                             })
                             .cloned(),
                     );
+                }
+                // It may have a level beside its file.
+                [name, file, ..] if name == "error_log" => {
+                    settings.error_log.get_or_insert_with(|| file.into());
                 }
                 [name, value] => apply(&mut settings, name, value).ok_or_else(|| DumpError::Value {
                     file: path.clone(),

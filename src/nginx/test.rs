@@ -40,6 +40,8 @@ pub struct Tested {
     pub main: MainSettings,
     /// The pid file.
     pub pid_path: PathBuf,
+    /// The error log, where it is a file.
+    pub error_log: Option<PathBuf>,
     /// Warnings that nginx printed.
     pub warnings: String,
 }
@@ -96,7 +98,11 @@ impl NginxProgram<'_> {
         };
         remove_empty(&pid_path, pid_path == default_pid && had_default_pid);
         let warnings = tested.stderr.lines().filter(|line| line.contains("[warn]")).collect::<Vec<_>>();
-        Ok(Tested { main, pid_path, warnings: warnings.join("\n") })
+        let error_log = main.error_log.as_ref().unwrap_or(&compiled.error_log);
+        // `stderr`, `syslog:` and `memory:` are no files.
+        let is_file = error_log != Path::new("stderr") && !error_log.to_string_lossy().contains(':');
+        let error_log = is_file.then(|| compiled.prefix(self.settings.prefix.as_deref()).join(error_log));
+        Ok(Tested { main, pid_path, error_log, warnings: warnings.join("\n") })
     }
 }
 
@@ -127,6 +133,7 @@ fn remove_empty(path: &Path, was_there: bool) {
 struct CompiledPaths {
     prefix: PathBuf,
     pid: PathBuf,
+    error_log: PathBuf,
 }
 
 impl CompiledPaths {
@@ -140,6 +147,7 @@ impl CompiledPaths {
         Self {
             prefix: value("--prefix").unwrap_or_else(|| "/usr/local/nginx".into()),
             pid: value("--pid-path").unwrap_or_else(|| "logs/nginx.pid".into()),
+            error_log: value("--error-log-path").unwrap_or_else(|| "logs/error.log".into()),
         }
     }
 

@@ -16,6 +16,7 @@ fn what_is_ours_is_found_and_nothing_else() {
         device: "wire".into(),
         primary: None,
         nginx_master: None,
+        nginx_pid_file: None,
         workers: 1,
         worker_shutdown_timeout_ms: 0,
         started_unix_s: 0,
@@ -49,5 +50,39 @@ fn what_is_ours_is_found_and_nothing_else() {
     left.sort();
     others.sort();
     assert_eq!(left, others);
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn a_pid_file_is_removed_only_when_it_names_our_dead_master() {
+    let root = std::env::temp_dir().join(format!("ffctl-pidfile-{}", std::process::id()));
+    fs::create_dir_all(&root).unwrap();
+    let path = root.join("nginx.pid");
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let master = ff_control::ProcessId::of(child.id()).unwrap();
+    let record = InstanceRecord {
+        instance: "a".into(),
+        config: "/etc/f-stack.conf".into(),
+        runtime_dir: root.join("run"),
+        file_prefix: format!("ff_pidfile_{}", std::process::id()),
+        hugepage_dir: root.join("huge"),
+        region_path: root.join("huge/ffstack_a"),
+        device: "wire".into(),
+        primary: None,
+        nginx_master: Some(master),
+        nginx_pid_file: Some(path.clone()),
+        workers: 1,
+        worker_shutdown_timeout_ms: 0,
+        started_unix_s: 0,
+    };
+    fs::write(&path, format!("{}\n", master.pid)).unwrap();
+    let while_alive = Remains::of(&record);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(while_alive.files, Vec::<PathBuf>::new());
+    assert_eq!(Remains::of(&record).files, std::slice::from_ref(&path));
+    // Another nginx has written its own since.
+    fs::write(&path, "1\n").unwrap();
+    assert_eq!(Remains::of(&record).files, Vec::<PathBuf>::new());
     fs::remove_dir_all(root).unwrap();
 }

@@ -1,10 +1,11 @@
 //! Starting the processes, and waiting until they serve or it is known that they will not.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::nginx::NginxProgram;
+use crate::nginx::{NginxProgram, Tested};
 use crate::processes;
 use crate::teardown::counted;
 
@@ -30,8 +31,14 @@ const WORKERS_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(5);
+/// Between two looks at which workers there are, which cost more.
+const CENSUS: Duration = Duration::from_millis(100);
+/// nginx's cache manager and cache loader.
+const HELPERS: usize = 2;
 /// Lines of a log that are shown when something has failed.
 const LOG_LINES: usize = 12;
+/// What is read of it.
+const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// A start under way.
 #[derive(Debug)]
@@ -75,7 +82,7 @@ impl Launch<'_> {
                 Some(reason) => reason.to_owned(),
                 None => format!(
                     "the primary ended before it was ready:\n{}",
-                    last_lines(&self.paths.primary_log(), LOG_LINES)
+                    last_lines(&read_from(&self.paths.primary_log(), 0))
                 ),
             })),
         }
@@ -101,7 +108,7 @@ impl Launch<'_> {
                         return Err(Failure::failed(format!(
                             "the primary was not ready within {} s:\n{}",
                             PRIMARY_LIMIT.as_secs(),
-                            last_lines(&self.paths.primary_log(), LOG_LINES)
+                            last_lines(&read_from(&self.paths.primary_log(), 0))
                         )));
                     }
                     thread::sleep(POLL);
@@ -117,28 +124,30 @@ impl Launch<'_> {
     }
 
     /// Starts nginx and waits until every worker is READY.
-    pub fn nginx(&mut self, nginx: &NginxProgram<'_>, daemon: bool) -> Result<Started, Failure> {
+    pub fn nginx(&mut self, nginx: &NginxProgram<'_>, tested: &Tested) -> Result<Started, Failure> {
         // nginx's master makes itself a daemon: its first process ends, and the master becomes a child of this one.
         nix::sys::prctl::set_child_subreaper(true)
             .map_err(|errno| Failure::failed(format!("cannot adopt nginx's master: {errno}")))?;
+        let words = Words::from_now_on(self.paths, tested.error_log.as_deref());
         let log = append(&self.paths.nginx_log())?;
         let members = append(&self.paths.nginx_members())?;
         let mut command = nginx.command();
         command.process_group(0);
         let mut child = spawn_with(&mut command, log, &[members.as_fd()])?;
         drop(members);
-        if !daemon {
+        if !tested.main.daemon {
             self.record.nginx_master = ProcessId::of(child.id());
             self.store()?;
         }
         let mut ended = None;
+        let mut census = Census::default();
         let deadline = Instant::now() + WORKERS_LIMIT;
         loop {
             self.interrupt.check()?;
             if ended.is_none() {
                 ended = child.try_wait().map_err(|error| Failure::failed(format!("nginx: {error}")))?;
             }
-            self.look_for_master(ended)?;
+            self.look_for_master(ended, &words)?;
             let status = self.status()?;
             // nginx tries again at once. What fails for a reason that stays fails for every worker, and then again.
             if status.attach_failures > u32::from(self.record.workers) {
@@ -155,12 +164,18 @@ impl Launch<'_> {
                 let workers = generation.workers.iter().map(|worker| worker.pid).collect();
                 return Ok(Started { workers });
             }
+            if census.seen(self.paths, master) > 2 * usize::from(self.record.workers) + HELPERS {
+                return Err(Failure::failed(format!(
+                    "nginx's workers die at once and are started again for ever; nginx says:\n{}",
+                    words.last()
+                )));
+            }
             if Instant::now() >= deadline {
                 return Err(Failure::failed(format!(
                     "{ready} of {} were ready within {} s; nginx says:\n{}",
                     counted(self.record.workers.into(), "worker", "workers"),
                     WORKERS_LIMIT.as_secs(),
-                    last_lines(&self.paths.nginx_log(), LOG_LINES)
+                    words.last()
                 )));
             }
             thread::sleep(POLL);
@@ -168,8 +183,8 @@ impl Launch<'_> {
     }
 
     /// Finds the master once the first process has ended, and notices its death.
-    fn look_for_master(&mut self, ended: Option<ExitStatus>) -> Result<(), Failure> {
-        let nginx_says = || last_lines(&self.paths.nginx_log(), LOG_LINES);
+    fn look_for_master(&mut self, ended: Option<ExitStatus>, words: &Words) -> Result<(), Failure> {
+        let nginx_says = || words.last();
         match (self.record.nginx_master, ended) {
             (Some(master), _) if !master.is_alive() => {
                 Err(Failure::failed(format!("nginx ended at once; it says:\n{}", nginx_says())))
@@ -200,7 +215,7 @@ impl Launch<'_> {
             Ok(other) => Err(Failure::failed(format!("the primary answered something else: {other:?}"))),
             Err(ControlError::NotRunning { .. } | ControlError::Closed) => Err(Failure::failed(format!(
                 "the primary died while nginx was starting; it says:\n{}",
-                last_lines(&self.paths.primary_log(), LOG_LINES)
+                last_lines(&read_from(&self.paths.primary_log(), 0))
             ))),
             Err(error) => Err(Failure::failed(error.to_string())),
         }
@@ -208,6 +223,54 @@ impl Launch<'_> {
 
     fn store(&self) -> Result<(), Failure> {
         self.record.store(self.paths).map_err(|error| Failure::failed(error.to_string()))
+    }
+}
+
+/// Children that the master has had.
+#[derive(Debug, Default)]
+struct Census {
+    seen: BTreeSet<u32>,
+    last: Option<Instant>,
+}
+
+impl Census {
+    /// How many different ones so far.
+    fn seen(&mut self, paths: &InstancePaths, master: Option<u32>) -> usize {
+        if self.last.is_none_or(|last| last.elapsed() >= CENSUS) {
+            self.last = Some(Instant::now());
+            let is_child = |id: &ProcessId| {
+                processes::stat(id.pid).is_some_and(|stat| master.is_some() && Some(stat.parent) == master)
+            };
+            self.seen.extend(
+                processes::holders(&paths.nginx_members()).into_iter().filter(is_child).map(|id| id.pid),
+            );
+        }
+        self.seen.len()
+    }
+}
+
+/// What nginx says from the start on: on its standard error, until it has opened its error log, and in that.
+#[derive(Debug)]
+struct Words {
+    standard_error: PathBuf,
+    error_log: Option<PathBuf>,
+    /// Where the error log ended before.
+    offset: u64,
+}
+
+impl Words {
+    fn from_now_on(paths: &InstancePaths, error_log: Option<&Path>) -> Self {
+        let offset = error_log.and_then(|path| fs::metadata(path).ok()).map_or(0, |log| log.len());
+        Self { standard_error: paths.nginx_log(), error_log: error_log.map(Path::to_owned), offset }
+    }
+
+    /// The last lines of both.
+    fn last(&self) -> String {
+        let mut text = read_from(&self.standard_error, 0);
+        if let Some(path) = &self.error_log {
+            text.push_str(&read_from(path, self.offset));
+        }
+        last_lines(&text)
     }
 }
 
@@ -261,12 +324,51 @@ fn spawn_with(
     spawned.map_err(failed)
 }
 
-/// The end of a log, or a word that it is empty.
-fn last_lines(path: &Path, count: usize) -> String {
-    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
+/// A file from `offset` on; empty when it is not there.
+fn read_from(path: &Path, offset: u64) -> String {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        file.seek(io::SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        file.take(LOG_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// The last lines that differ from the one before, or a word that there are none.
+fn last_lines(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.dedup();
     match lines.len() {
         0 => "(nothing)".to_owned(),
-        all => lines[all.saturating_sub(count)..].join("\n"),
+        all => lines[all.saturating_sub(LOG_LINES)..].join("\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log() {
+        assert_eq!(last_lines(""), "(nothing)");
+        assert_eq!(last_lines("a\na\nb\na\n"), "a\nb\na");
+        let long: String = (0..100).map(|line| format!("{line}\n")).collect();
+        assert!(last_lines(&long).starts_with("88\n") && last_lines(&long).ends_with("\n99"));
+    }
+
+    #[test]
+    fn nginx_says_only_what_is_new() {
+        let dir = std::env::temp_dir().join(format!("ffctl-words-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (paths, error_log) = (InstancePaths::new(&dir), dir.join("error.log"));
+        fs::write(&error_log, "yesterday\n").unwrap();
+        let words = Words::from_now_on(&paths, Some(&error_log));
+        assert_eq!(words.last(), "(nothing)");
+        fs::write(paths.nginx_log(), "first\n").unwrap();
+        fs::write(&error_log, "yesterday\nsecond\n").unwrap();
+        assert_eq!(words.last(), "first\nsecond");
+        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -57,6 +57,7 @@ fn a_record_survives_its_file() {
         device: "tap:ff0".into(),
         primary: ProcessId::of(std::process::id()),
         nginx_master: None,
+        nginx_pid_file: None,
         workers: 2,
         worker_shutdown_timeout_ms: 90_000,
         started_unix_s: 1,

@@ -22,6 +22,7 @@ fn debians_own_configuration() {
     let expected = MainSettings {
         worker_processes: WorkerProcesses::Auto,
         pid: Some("/run/nginx.pid".into()),
+        error_log: Some("/var/log/nginx/error.log".into()),
         ..MainSettings::default()
     };
     assert_eq!(parse(&text).unwrap(), expected);

@@ -4,9 +4,14 @@ use super::*;
 fn paths_compiled_into_debians_nginx() {
     let text = "nginx version: nginx/1.22.1\nbuilt with OpenSSL\nTLS SNI support enabled\nconfigure arguments: \
                 --with-cc-opt='-g -O2 -fPIC' --prefix=/usr/share/nginx --conf-path=/etc/nginx/nginx.conf \
-                --pid-path=/run/nginx.pid --modules-path=/usr/lib/nginx/modules\n";
+                --error-log-path=stderr --pid-path=/run/nginx.pid --modules-path=/usr/lib/nginx/modules\n";
     let paths = CompiledPaths::parse(text);
-    assert_eq!(paths, CompiledPaths { prefix: "/usr/share/nginx".into(), pid: "/run/nginx.pid".into() });
+    let expected = CompiledPaths {
+        prefix: "/usr/share/nginx".into(),
+        pid: "/run/nginx.pid".into(),
+        error_log: "stderr".into(),
+    };
+    assert_eq!(paths, expected);
     assert_eq!(paths.pid_path(Some(Path::new("/opt/x"))), Path::new("/run/nginx.pid"));
 }
 
