@@ -176,12 +176,8 @@ impl Coordinator {
     fn transition(&self, view: &View<'_>) -> Option<Command> {
         view.slots_by_epoch().find_map(|slot| {
             let line = &view.words.slots[slot];
-            if line.attempt == ReloadState::Settling
-                && view.words.predecessor_of(slot).is_none_or(|old| view.is_relieved(old))
-            {
-                // The second half of the store that released the old generation.
-                let (event, actions) = (ReloadEvent::Reclaimed, &[][..]);
-                return Some(Command::SetAttempt { slot, state: ReloadState::Idle, event, actions });
+            if let Some((state, event)) = view.leftover(slot) {
+                return Some(Command::SetAttempt { slot, state, event, actions: &[] });
             }
             let event = view.event(slot)?;
             match (self.table)(line.attempt, event) {
@@ -258,6 +254,42 @@ impl View<'_> {
             Some(Command::SetTarget(target))
         } else {
             None
+        }
+    }
+
+    /// What a generation in `slot` that is left behind has to do: the second half
+    /// of the store that relieved its predecessor; and, should the words ever
+    /// hold two generations that serve or two handovers, which no sequence of
+    /// stores leads to, the end of the older one.
+    fn leftover(&self, slot: usize) -> Option<(ReloadState, ReloadEvent)> {
+        let words = self.words;
+        let line = &words.slots[slot];
+        let current = words.current();
+        let outdated = current.is_some_and(|current| current.epoch > line.epoch);
+        match line.attempt {
+            ReloadState::Settling => {
+                let alone = words.predecessor_of(slot).is_none_or(|old| old == slot || self.is_relieved(old));
+                (alone || outdated).then_some((ReloadState::Idle, ReloadEvent::Reclaimed))
+            }
+            ReloadState::Idle => {
+                let followed = current.is_some_and(|current| {
+                    let by = current.slot as usize;
+                    words.slots[by].attempt == ReloadState::Settling && words.predecessor_of(by) == Some(slot)
+                });
+                (outdated && !followed).then_some((ReloadState::Draining, ReloadEvent::Settled))
+            }
+            ReloadState::Spawning | ReloadState::HandingOver | ReloadState::GivingBack => {
+                let newer = words
+                    .slots
+                    .iter()
+                    .any(|other| other.epoch > line.epoch && (other.attempt.is_handover() || outdated));
+                newer.then_some((ReloadState::EndingNew, ReloadEvent::AllBack))
+            }
+            ReloadState::Draining
+            | ReloadState::Quitting
+            | ReloadState::Reclaiming
+            | ReloadState::EndingNew
+            | ReloadState::ReclaimingNew => None,
         }
     }
 

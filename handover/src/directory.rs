@@ -115,16 +115,24 @@ impl<'m> Directory<'m> {
         self.workers.get(first..first + WORKER_LINES).map(WorkerWords::over)
     }
 
-    /// Whom `queue` belongs to by the words as they are now: worker `queue` of
-    /// the generation that has, or is being given, the receive side. `None` if
-    /// that worker is not READY.
+    /// Whom `me`, the owner of `queue`, has to give it to, if anybody.
+    ///
+    /// It belongs to worker `queue` of the generation that has, or is being
+    /// given, the receive side. While that worker is not READY, another worker
+    /// of the same generation stands in.
     ///
     /// The owner of a queue asks this at the top of each pass, for each queue
-    /// that it owns. If the answer is another than itself, it finishes its burst
-    /// and calls [`QueueWords::hand_to`] with the answer. That one rule hands
-    /// over, gives back, and returns a queue that a sibling took from the dead.
-    pub fn rightful_owner(&self, queue: usize) -> Option<Owner> {
-        self.ready_worker(self.receiver()?, queue)
+    /// that it owns. If there is an answer, it finishes its burst and calls
+    /// [`QueueWords::hand_to`]. That one rule hands over, gives back, and returns
+    /// a queue to the worker for whom a sibling stood in.
+    pub fn successor_of(&self, me: Owner, queue: usize) -> Option<Owner> {
+        let receiver = self.receiver()?;
+        if let Some(rightful) = self.ready_worker(receiver, queue) {
+            return (rightful != me).then_some(rightful);
+        }
+        let workers = self.workers_per_generation;
+        (me.epoch != receiver.epoch)
+            .then(|| (1..workers).find_map(|step| self.ready_worker(receiver, (queue + step) % workers)))?
     }
 
     /// The generation that has, or is being given, the receive side.

@@ -84,11 +84,14 @@ impl Words {
     }
 
     /// The slot of the generation that the one in `slot` follows, if that is
-    /// still there.
+    /// still there. Without one, whoever is serving is followed.
     pub fn predecessor_of(&self, slot: usize) -> Option<usize> {
-        let old = self.slots[slot].predecessor?;
-        let there = self.slots.get(old.slot as usize)?;
-        (there.epoch == old.epoch).then_some(old.slot as usize)
+        let epoch = self.slots[slot].epoch;
+        let named = self.slots[slot].predecessor.filter(|old| {
+            old.epoch < epoch && self.slots.get(old.slot as usize).is_some_and(|line| line.epoch == old.epoch)
+        });
+        let serving = || self.current().filter(|current| current.slot as usize != slot);
+        named.or_else(serving).map(|old| old.slot as usize)
     }
 
     /// What the generation in `slot` is doing, in one word for people.

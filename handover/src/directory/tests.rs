@@ -49,25 +49,27 @@ fn orders_say_whose_a_queue_is() {
     let (old, new) = (owner(OLD, 0), owner(NEW, 0));
     let old_worker = directory.worker(0, 0).unwrap();
     old_worker.set_ready(old, 1);
-    assert_eq!(directory.rightful_owner(0), Some(old), "no order");
+    assert_eq!(directory.successor_of(old, 0), None, "no order");
     assert_eq!(directory.unanswered_order(old_worker), None);
 
     let order = ParkWord { epoch: NEW.epoch, order: ParkOrder::HandOver };
     words.set_park_order(Some(order));
-    assert_eq!(directory.rightful_owner(0), None, "the successor is not ready");
+    assert_eq!(directory.successor_of(old, 0), None, "the successor is not ready");
     directory.worker(1, 0).unwrap().set_ready(new, 2);
-    assert_eq!(directory.rightful_owner(0), Some(new));
-    assert_eq!(directory.rightful_owner(1), None, "its successor is not ready");
+    assert_eq!(directory.successor_of(old, 0), Some(new));
+    assert_eq!(directory.successor_of(owner(OLD, 1), 1), Some(new), "stands in");
+    assert_eq!(directory.successor_of(new, 1), None, "goes on standing in");
     assert_eq!(directory.unanswered_order(old_worker), Some(order));
     old_worker.answer_park(order);
     assert_eq!(directory.unanswered_order(old_worker), None);
 
     words.set_target(None);
-    assert_eq!(directory.rightful_owner(0), Some(old), "an order without a target");
+    assert_eq!(directory.successor_of(new, 0), Some(old), "an order without a target");
     words.set_target(Some(NEW));
     let back = ParkWord { epoch: NEW.epoch, order: ParkOrder::GiveBack };
     words.set_park_order(Some(back));
-    assert_eq!(directory.rightful_owner(0), Some(old));
+    assert_eq!(directory.successor_of(new, 0), Some(old));
+    assert_eq!(directory.successor_of(old, 0), None);
     assert_eq!(directory.unanswered_order(old_worker), Some(back));
 }
 

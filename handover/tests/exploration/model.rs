@@ -438,17 +438,15 @@ impl World {
     /// The top of a pass: whose are the queues?
     fn look(&mut self, place: usize) -> bool {
         let queues = self.queue_owners;
-        let receiver = self.receiver();
-        let rightful: [_; WORKERS] = std::array::from_fn(|queue| self.rightful_owner(receiver, queue));
+        let Some(me) = self.places[place].map(|process| process.owner) else { return false };
+        let successors: [_; WORKERS] = std::array::from_fn(|queue| self.successor_of(me, queue));
         let Some(process) = self.running(place).filter(|process| process.ready && process.giving.is_none())
         else {
             return false;
         };
         let mine = (0..queues.len()).filter(|queue| queues[*queue] == Some(process.owner));
         process.polling = mine.clone().fold(0, |bits, queue| bits | 1 << queue);
-        process.giving = mine
-            .filter_map(|queue| rightful[queue].filter(|to| *to != process.owner).map(|to| (queue as u8, to)))
-            .next();
+        process.giving = mine.filter_map(|queue| successors[queue].map(|to| (queue as u8, to))).next();
         if process.giving.is_none() {
             self.answer(place);
         }
@@ -543,14 +541,22 @@ impl World {
         .named_receiver()
     }
 
-    fn rightful_owner(&self, receiver: Option<EpochSlot>, queue: usize) -> Option<Owner> {
-        let receiver = receiver?;
-        if queue >= self.workers() {
+    /// What `Directory::successor_of` says.
+    fn successor_of(&self, me: Owner, queue: usize) -> Option<Owner> {
+        let receiver = self.receiver()?;
+        let workers = self.workers();
+        let ready = |index: usize| {
+            self.places[receiver.slot as usize * workers + index]
+                .filter(|process| process.ready && process.owner.epoch == receiver.epoch)
+                .map(|process| process.owner)
+        };
+        if queue >= workers {
             return None;
         }
-        self.places[receiver.slot as usize * self.workers() + queue]
-            .filter(|process| process.ready && process.owner.epoch == receiver.epoch)
-            .map(|process| process.owner)
+        if let Some(rightful) = ready(queue) {
+            return (rightful != me).then_some(rightful);
+        }
+        (me.epoch != receiver.epoch).then(|| (1..workers).find_map(|step| ready((queue + step) % workers)))?
     }
 
     fn owned_by(&self, place: usize) -> bool {
