@@ -74,7 +74,7 @@ fn names_in(place: &str) -> Vec<String> {
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// The pid in a name like `fft1234a`, `ffstack_fft1234a` or `fft1234`.
+/// The pid in a name like `ffit1234a`, `ffstack_ffit1234a` or `ffit1234`.
 fn pid_of(name: &str) -> Option<u32> {
     let at = name.find(RUN_PREFIX)? + RUN_PREFIX.len();
     let digits: String = name[at..].chars().take_while(char::is_ascii_digit).collect();
@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn the_pid_is_found_in_every_kind_of_name() {
-        assert_eq!(pid_of("fft1234a"), Some(1234));
-        assert_eq!(pid_of("ffstack_fft77bmap_0"), Some(77));
-        assert_eq!(pid_of("fft9"), Some(9));
+        assert_eq!(pid_of("ffit1234a"), Some(1234));
+        assert_eq!(pid_of("ffstack_ffit77bmap_0"), Some(77));
+        assert_eq!(pid_of("ffit9"), Some(9));
         assert_eq!(pid_of("ffclient"), None);
-        assert_eq!(pid_of("fftools"), None);
+        assert_eq!(pid_of("ffitems"), None);
     }
 }

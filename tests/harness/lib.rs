@@ -1,7 +1,7 @@
 //! The fixture that the integration cases and the benchmarks share: network namespaces, an instance that is
 //! started by the real `ffctl`, a site for nginx, clients, and what a process costs according to `/proc`.
 //!
-//! Everything that a run makes carries the run's name (`fft<pid>`), so that the next run can remove what an
+//! Everything that a run makes carries the run's name (`ffit<pid>`), so that the next run can remove what an
 //! interrupted one left behind ([`leftovers`]). All traffic stays inside namespaces that the run made.
 
 #![forbid(unsafe_code)]

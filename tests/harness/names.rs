@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process;
 
 /// What every name of a run starts with; the harness's pid follows.
-pub const RUN_PREFIX: &str = "fft";
+pub const RUN_PREFIX: &str = "ffit";
 
 /// The run's own directory for sites, logs and test files.
 pub fn run_directory() -> PathBuf {

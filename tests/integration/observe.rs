@@ -37,6 +37,20 @@ pub fn flows(instance: &Instance) -> Result<u64, Failure> {
     Ok(lines.count() as u64)
 }
 
+/// Waits until at least `least` flows are shown: a worker reports once a second.
+///
+/// # Errors
+/// Fewer are shown after 3 s.
+pub fn flows_rise_to(instance: &Instance, least: u64) -> Result<(), Failure> {
+    let mut last = 0;
+    let rose = proc::until(Duration::from_secs(3), || {
+        last = flows(instance).unwrap_or_default();
+        last >= least
+    });
+    ensure!(rose, "{last} flows are shown instead of {least} at least");
+    Ok(())
+}
+
 /// Waits until no more than `most` flows are left.
 ///
 /// # Errors

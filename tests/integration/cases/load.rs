@@ -85,12 +85,13 @@ fn counters(instance: &Instance, _: Size) -> Outcome {
         let sum = |field| workers.iter().map(|worker| observe::number(worker, field)).sum();
         Ok([sum("rx_packets"), sum("tx_packets")])
     };
+    // A report is written once a second: what came before is in it.
+    thread::sleep(Duration::from_millis(1500));
     let before = totals()?;
     let mut connection = Connection::open(instance.addr(false, 80))?;
     for _ in 0..1000 {
         connection.get_file("/small.bin", 600)?;
     }
-    // The report is written once a second.
     thread::sleep(Duration::from_millis(1500));
     let after = totals()?;
     let [received, sent] = [after[0] - before[0], after[1] - before[1]];

@@ -29,6 +29,8 @@ fn workers(lab: &mut Lab, count: usize) -> Outcome {
     let mut spec = lab.spec();
     spec.workers = count;
     let instance = lab.start(spec)?;
+    // A report is written once a second: what came before is in it.
+    thread::sleep(Duration::from_millis(1200));
     let before = observe::ready_workers(&instance, count, Duration::from_secs(5))?;
     instance.client.within(|| {
         // 256 flows: with any hash each of four queues gets some.
@@ -41,6 +43,7 @@ fn workers(lab: &mut Lab, count: usize) -> Outcome {
         }
         Ok(())
     })?;
+    thread::sleep(Duration::from_millis(1200));
     let after = observe::ready_workers(&instance, count, Duration::from_secs(5))?;
     let mut queues = Vec::new();
     for (before, after) in before.iter().zip(&after) {
