@@ -64,20 +64,38 @@ pub(crate) struct Agreed {
     pub(crate) ecn: bool,
 }
 
-/// One connection.
+/// One connection. The order of fields is the order of cache lines: what
+/// nearly every segment reads and writes comes first, in eight lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Conn {
-    // Read and written by nearly every segment, hence first.
+    // With the slot's generation, one line: who it is and how it stands.
     pub(crate) key: FlowKey,
     pub(crate) state: State,
     pub(crate) ca_state: CaState,
     pub(crate) ack_due: AckDue,
-    pub(crate) rtx_timer: RtxTimer,
+    /// The ACK that is due tells of a segment out of order or repeated.
+    pub(crate) ack_tells: bool,
     /// In the work list.
     pub(crate) queued: bool,
     /// In the event list.
     pub(crate) event_queued: bool,
-    pub(crate) agreed: Agreed,
+    /// The user holds it (accepted or connected).
+    pub(crate) held: bool,
+    /// The user has closed it.
+    pub(crate) orphan: bool,
+    /// The flow table no longer leads here.
+    pub(crate) detached: bool,
+    pub(crate) fin_queued: bool,
+    pub(crate) fin_sent: bool,
+    pub(crate) fin_received: bool,
+    pub(crate) read_shut: bool,
+    /// A writer found no room and waits for some.
+    pub(crate) nospace: bool,
+    pub(crate) edges: Readiness,
+    pub(crate) quick_acks: u8,
+
+    // Numbers.
     pub(crate) snd_una: Seq,
     pub(crate) snd_nxt: Seq,
     pub(crate) snd_wnd: u32,
@@ -93,105 +111,95 @@ pub(crate) struct Conn {
     pub(crate) ts_recent: u32,
     pub(crate) ts_recent_ms: u32,
     pub(crate) ts_offset: u32,
-    pub(crate) window: Window,
-    pub(crate) rtx_at: u64,
-    pub(crate) delack_at: u64,
-    pub(crate) tx: Ring,
     /// Sequence number of the first byte in `tx`.
     pub(crate) tx_base: Seq,
+    /// End of the last small segment that was sent (Minshall's Nagle).
+    pub(crate) small_end: Seq,
+    /// End of the episode: what was sent when it began.
+    pub(crate) high_seq: Seq,
+    pub(crate) rcv_mss: u16,
+    pub(crate) rtx_timer: RtxTimer,
+    pub(crate) cwnd_limited: bool,
+
+    // Queues.
+    pub(crate) tx: Ring,
+    pub(crate) rx: Ring,
+
+    // In flight.
     pub(crate) records: VecDeque<Record>,
     pub(crate) sacked_bytes: u32,
     pub(crate) lost_bytes: u32,
     pub(crate) retx_bytes: u32,
-    pub(crate) rx: Ring,
-    pub(crate) ooo: Option<Box<Reassembly>>,
+    pub(crate) window: Window,
+    pub(crate) agreed: Agreed,
+
+    // Times.
+    pub(crate) rtx_at: u64,
+    pub(crate) delack_at: u64,
+    pub(crate) keep_at: u64,
+    pub(crate) life_at: u64,
+    pub(crate) cork_until: u64,
+    pub(crate) pace_until: u64,
     pub(crate) last_recv: Instant,
     pub(crate) last_send: Instant,
 
+    // Round trips and RACK.
+    pub(crate) rtt: Rtt,
+    pub(crate) rack: Rack,
+
+    // Small things that most segments look at.
     pub(crate) index: u32,
     pub(crate) generation: u32,
     pub(crate) token: u64,
-    pub(crate) edges: Readiness,
-    pub(crate) listener: Option<(u32, u32)>,
-    /// The user holds it (accepted or connected).
-    pub(crate) held: bool,
-    /// The user has closed it.
-    pub(crate) orphan: bool,
-    /// The flow table no longer leads here.
-    pub(crate) detached: bool,
-    pub(crate) error: Option<ConnError>,
-    pub(crate) soft_error: Option<ConnError>,
-
-    // Sending.
-    pub(crate) iss: Seq,
-    pub(crate) fin_queued: bool,
-    pub(crate) fin_sent: bool,
-    /// A writer found no room and waits for some.
-    pub(crate) nospace: bool,
-    /// End of the last small segment that was sent (Minshall's Nagle).
-    pub(crate) small_end: Seq,
-    pub(crate) cork_until: u64,
-    /// Corked data has waited long enough.
-    pub(crate) cork_release: bool,
-    pub(crate) cwnd_limited: bool,
-    pub(crate) pace_until: u64,
-    pub(crate) pmtu: u16,
-    pub(crate) probe: crate::pmtu::Probing,
-
-    // Receiving.
-    pub(crate) irs: Seq,
+    pub(crate) ooo: Option<Box<Reassembly>>,
     /// Sequence number of the peer's FIN, once seen.
     pub(crate) peer_fin: Option<Seq>,
-    pub(crate) fin_received: bool,
-    pub(crate) read_shut: bool,
-    pub(crate) rcv_mss: u16,
-    /// Acknowledgements still to be sent at once.
-    pub(crate) quick_acks: u8,
-    pub(crate) dsack: Option<Range>,
-    /// The ACK that is due tells of a segment out of order or repeated.
-    pub(crate) ack_tells: bool,
-    pub(crate) last_oow_ack_us: u64,
-    /// Auto-tuning: start of the measured round trip, bytes the user took in it.
-    pub(crate) drs_start: Instant,
+    pub(crate) tlp_end: Option<Seq>,
     pub(crate) drs_copied: u32,
     pub(crate) drs_space: u32,
-
-    // Loss and congestion.
-    pub(crate) rtt: Rtt,
-    pub(crate) controller: Controller,
-    pub(crate) hystart: HyStart,
-    pub(crate) rack: Rack,
-    pub(crate) prr: Prr,
-    /// End of the episode: what was sent when it began.
-    pub(crate) high_seq: Seq,
+    /// Auto-tuning: start of the measured round trip, bytes the user took in it.
+    pub(crate) drs_start: Instant,
+    pub(crate) pmtu: u16,
     pub(crate) dupacks: u8,
     pub(crate) backoff: u8,
     pub(crate) retransmits: u8,
     pub(crate) probes: u8,
     /// Segments that may go out whatever the window says.
     pub(crate) force_retx: u8,
+    pub(crate) frto: crate::recovery::Frto,
     pub(crate) tlp_pending: bool,
-    pub(crate) tlp_end: Option<Seq>,
     pub(crate) tlp_retrans: bool,
     pub(crate) window_probe: bool,
     pub(crate) keep_probe: bool,
-    pub(crate) frto: crate::recovery::Frto,
+    pub(crate) ecn_echo: bool,
+    pub(crate) ecn_cwr_due: bool,
+    /// Corked data has waited long enough.
+    pub(crate) cork_release: bool,
+    pub(crate) traced: bool,
+    pub(crate) error: Option<ConnError>,
+    pub(crate) soft_error: Option<ConnError>,
+    pub(crate) last_sacks_len: u8,
+
+    // Counts and options.
+    pub(crate) stats: Stats,
+    pub(crate) options: SocketOptions,
+
+    // What only loss, congestion and the ends of a connection need.
+    pub(crate) dsack: Option<Range>,
+    pub(crate) prr: Prr,
     pub(crate) undo: Option<crate::recovery::Undo>,
     /// Timestamp of the first retransmission of an episode (RFC 3522).
     pub(crate) retrans_stamp: Option<u32>,
     /// When the segment that now times out was first sent.
     pub(crate) stalled_since: u64,
+    pub(crate) last_oow_ack_us: u64,
     pub(crate) last_sacks: [Range; 4],
-    pub(crate) last_sacks_len: u8,
-    pub(crate) ecn_echo: bool,
-    pub(crate) ecn_cwr_due: bool,
-
-    pub(crate) keep_at: u64,
-    pub(crate) life_at: u64,
-    pub(crate) options: SocketOptions,
-
-    pub(crate) stats: Stats,
-    pub(crate) traced: bool,
+    pub(crate) controller: Controller,
+    pub(crate) hystart: HyStart,
+    pub(crate) probe: crate::pmtu::Probing,
+    pub(crate) listener: Option<(u32, u32)>,
+    pub(crate) iss: Seq,
+    pub(crate) irs: Seq,
 }
 
 /// Counts for TCP_INFO.
@@ -433,6 +441,33 @@ impl Conn {
         matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
     }
 
+    /// Whether `transmit` might have something to write.
+    #[inline]
+    pub(crate) fn may_have_output(&self) -> bool {
+        self.snd_nxt != self.data_end()
+            || self.ack_due == AckDue::Now
+            || self.lost_bytes != self.retx_bytes
+            || self.fin_queued != self.fin_sent
+            || self.tlp_pending
+            || self.keep_probe
+            || self.window_probe
+            || !matches!(self.state, State::Established | State::CloseWait)
+    }
+
+    /// Reads a word of each line that the next segment will need.
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        u64::from(self.snd_una.0)
+            ^ u64::from(self.tx.len())
+            ^ u64::from(self.window.cwnd)
+            ^ self.keep_at
+            ^ u64::from(self.rtt.srtt_us)
+            ^ u64::from(self.rack.fack.0)
+            ^ self.token
+            ^ self.stats.segs_in
+            ^ u64::from(self.options.nodelay)
+    }
+
     /// Puts it on the work list.
     #[inline]
     pub(crate) fn want_output(&mut self, host: &mut Host) {
@@ -596,3 +631,6 @@ impl Conn {
         self.keep_at = if k.enabled { now.0.saturating_add(k.idle_us) } else { NEVER };
     }
 }
+
+/// The slot of a connection, its share of every idle connection's memory.
+const _: () = assert!(size_of::<Conn>() <= 1_144);

@@ -204,6 +204,18 @@ impl<I: FlowIndex> Engine<I> {
         }
     }
 
+    /// Fetches into the cache what a segment of `flow` will need. To be called
+    /// for a whole burst before its segments: the loads of several flows then
+    /// overlap, where each alone would be waited for.
+    #[inline]
+    pub fn prefetch(&self, flow: FlowRef) {
+        if let Some(Target::Conn(i)) = Target::from_ref(flow)
+            && let Some(conn) = self.conns.get(i)
+        {
+            std::hint::black_box(conn.touch());
+        }
+    }
+
     /// What a flow leads to. The caller's lookup may be older than what other
     /// segments of its burst have done, so it counts only if the key agrees.
     fn resolve(&self, key: &FlowKey, flow: Option<FlowRef>) -> Option<Target> {
@@ -450,7 +462,9 @@ impl<I: FlowIndex> Engine<I> {
             match conn.transmit(&mut self.host, now, buf) {
                 Some(t) => {
                     self.host.counters.segs_out += 1;
-                    if left > 1 {
+                    if !conn.may_have_output() {
+                        conn.queued = false;
+                    } else if left > 1 {
                         self.current = Some((i, left - 1));
                     } else {
                         self.host.work.push_back(i);

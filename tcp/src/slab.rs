@@ -3,11 +3,14 @@
 const CHUNK: usize = 64;
 const NONE: u32 = u32::MAX;
 
+/// A whole number of cache lines, so that what a value puts together in one
+/// stays in one.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Slot<T> {
-    value: Option<T>,
     generation: u32,
     next_free: u32,
+    value: Option<T>,
 }
 
 /// A table of `T` by index. An index that was freed is used again, under

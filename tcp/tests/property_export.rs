@@ -86,7 +86,7 @@ fn conversation(seed: u64) {
         assert!(p.now - start < 3_600_000_000, "an hour; read {} of {nb}, {} of {na}", fa.read, fb.read);
     }
     assert_eq!((fa.read, fb.read), (nb, na));
-    assert_eq!(p.a.counters().rst_out + p.b.counters().rst_out, 0, "after {moves} moves");
+    assert_eq!(p.a.counters().rst_in + p.b.counters().rst_in, 0, "after {moves} moves");
     p.a.close(Instant(p.now), fa.conn);
     p.b.close(Instant(p.now), fb.conn);
     p.run_us(600_000_000);
