@@ -89,9 +89,10 @@ impl View {
                 peers.find(|peer| peer.tcp.lookup(key).is_some()).map(|peer| peer.worker)
             }
             UDP => {
-                let mut peers = self.siblings.iter().chain(&self.others);
-                let live = |peer: &&Peer| peer.udp.judge(key, now_us, self.udp_idle_us) == UdpFlow::Live;
-                peers.find(live).map(|peer| peer.worker)
+                let idle_us = self.udp_idle_us;
+                let sibling = self.siblings.iter().find(|peer| peer.udp.is_live(key, now_us, idle_us));
+                let publishes = |peer: &&Peer| peer.udp.judge(key, now_us, idle_us) == UdpFlow::Live;
+                sibling.or_else(|| self.others.iter().find(publishes)).map(|peer| peer.worker)
             }
             _ => None,
         }

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
 
-use ff_flowmap::{EPHEMERAL_PORTS, EphemeralPorts, FlowIndex, HashKey, PortShare, UdpTableWriter};
+use ff_flowmap::{
+    EPHEMERAL_PORTS, EphemeralPorts, FlowIndex, HashKey, PortShare, Publication, UdpTableWriter,
+};
 use ff_tcp::{Engine, EngineConfig, Instant, Secrets};
 
 use crate::dispatch::View;
@@ -202,6 +204,14 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     /// What the worker sees of the others, to be changed when generations come and go.
     pub fn view_mut(&mut self) -> &mut View {
         &mut self.view
+    }
+
+    /// Says whose this worker's UDP flows are, for other generations: to be called when the owner of the queue
+    /// has changed.
+    pub fn publish_udp(&mut self, publication: Publication) {
+        if let Some(table) = &mut self.udp_table {
+            table.publish(publication);
+        }
     }
 
     /// Addresses of the port, the link-local one included.

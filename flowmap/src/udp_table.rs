@@ -120,6 +120,13 @@ impl<'m> UdpTableReader<'m> {
         }
     }
 
+    /// True if the owner has seen a datagram of `key` within `idle_us`, whatever
+    /// it publishes: for workers of one generation, which serve side by side.
+    pub fn is_live(&self, key: &FlowKey, now_us: u64, idle_us: u64) -> bool {
+        let found = self.table.find(self.table.hashed(key));
+        found.is_some_and(|found| !is_aged(found.stamp, now_us, idle_us))
+    }
+
     /// Brings the first line that a lookup of `key` needs into the cache.
     pub fn prefetch(&self, key: &FlowKey) {
         self.table.prefetch_bucket(self.table.hashed(key));

@@ -126,6 +126,19 @@ fn udp_goes_to_the_old_one_while_it_publishes_and_is_not_idle() {
 }
 
 #[test]
+fn udp_goes_to_a_sibling_that_has_the_flow() {
+    let mut sibling = Other::new();
+    let mut view = View::alone(me());
+    view.siblings.push(sibling.peer(1, 1));
+    assert_eq!(judge(&udp(), Own::Unknown, false, &view), Verdict::Local);
+    sibling.udp.record(&key(UDP), NOW_US - 1_000).expect("room");
+    let to_sibling = Verdict::Forward(WorkerRef { slot: 1, index: 1 });
+    assert_eq!(judge(&udp(), Own::Unknown, false, &view), to_sibling, "without any window");
+    let later = dispatch(&udp(), None, Own::Unknown, false, &view, NOW_US + 2 * IDLE_US);
+    assert_eq!(later, Verdict::Local, "aged");
+}
+
+#[test]
 fn an_error_goes_where_the_flow_inside_it_is() {
     let mut old = Other::new();
     let mut view = View::alone(me());
