@@ -72,7 +72,7 @@ pub fn stack(
             let io = unsafe { RingIo::attach(eal, &seat, &wire) }?;
             Ok(over(io, plan, config, table, shared))
         }
-        DevicePlan::AfPacket { ifname } => {
+        DevicePlan::AfPacket { ifname, rx_frames, rx_frame_bytes, tx_frames, tx_frame_bytes } => {
             let needed = usize::from(plan.workers) + 1;
             if descriptors.len() != needed {
                 return Err(DeviceError::Descriptors { sent: descriptors.len(), needed });
@@ -82,7 +82,12 @@ pub fn stack(
             };
             let packet = PacketSeat {
                 interface: ifname.clone(),
-                sizes: RingSizes::default(),
+                sizes: RingSizes {
+                    rx_frames: *rx_frames,
+                    rx_frame_bytes: *rx_frame_bytes,
+                    tx_frames: *tx_frames,
+                    tx_frame_bytes: *tx_frame_bytes,
+                },
                 queues: descriptors,
                 sender,
             };

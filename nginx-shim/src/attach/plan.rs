@@ -6,7 +6,7 @@ use ff_control::{TcpPlan, WorkerPlan};
 use ff_dataplane::StackConfig;
 use ff_dataplane::io::WorkerRef;
 use ff_handover::Secrets;
-use ff_tcp::{Algorithm, EcnMode, EngineConfig};
+use ff_tcp::{Algorithm, EcnMode, EngineConfig, MtuProbing};
 
 /// The stack of the worker that `plan` describes.
 pub fn stack_config(plan: &WorkerPlan, secrets: &Secrets) -> StackConfig {
@@ -51,7 +51,10 @@ fn engine_config(plan: &WorkerPlan) -> EngineConfig {
         time_wait_max: tcp.time_wait_max,
         somaxconn: tcp.somaxconn,
         syn_cookies: tcp.syn_cookies,
-        rst_unknown: tcp.blackhole == 0,
+        rst_unknown: !tcp.blackhole,
+        synack_retries: tcp.synack_retries,
+        mtu_probing: if tcp.mtu_probing { MtuProbing::BlackHole } else { MtuProbing::Off },
+        rto_initial_us: ms(tcp.rto_initial_ms),
         window_scaling: tcp.rfc1323,
         timestamps: tcp.rfc1323,
         sack: tcp.sack,
