@@ -174,3 +174,7 @@ pub(crate) fn receiver(
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
+
+#[cfg(test)]
+#[cfg(loom)]
+mod model;

@@ -5,7 +5,6 @@ use crate::owner::Owner;
 const KEY: HashKey = [6; 16];
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-const NOW_US: u64 = 1_000_000_000;
 
 fn table(capacity: u32) -> HeapMemory {
     let memory = HeapMemory::new(neighbours_bytes(capacity));

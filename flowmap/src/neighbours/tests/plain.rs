@@ -4,6 +4,8 @@ use super::writer::{PROBE_INTERVAL_US, PROBES_MAX, UNREACHABLE_HOLD_US};
 use super::*;
 use crate::sync::crash::killed_before_store;
 
+const NOW_US: u64 = 1_000_000_000;
+
 #[test]
 fn learned_once_known_to_all() {
     let memory = table(16);
