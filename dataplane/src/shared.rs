@@ -64,8 +64,19 @@ impl Shared {
     /// # Errors
     /// None that could be met: the memory is made here.
     pub fn alone(hash_key: HashKey) -> Result<Self, TableOpenError> {
-        let memory: &'static HeapMemory =
-            Box::leak(Box::new(HeapMemory::new(neighbours_bytes(NEIGHBOURS_ALONE))));
+        Self::alone_in(Box::leak(Box::new(Self::memory())), hash_key)
+    }
+
+    /// Memory for [`alone_in`](Self::alone_in).
+    pub fn memory() -> HeapMemory {
+        HeapMemory::new(neighbours_bytes(NEIGHBOURS_ALONE))
+    }
+
+    /// As [`alone`](Self::alone), in memory that the caller keeps, for one stack after another.
+    ///
+    /// # Errors
+    /// The memory is smaller than [`memory`](Self::memory) makes it.
+    pub fn alone_in(memory: &'static HeapMemory, hash_key: HashKey) -> Result<Self, TableOpenError> {
         format_neighbours(memory.region(), NEIGHBOURS_ALONE, hash_key)?;
         let owner = Owner { epoch: 1, pid: std::process::id() };
         Ok(Self {
