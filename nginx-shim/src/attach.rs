@@ -25,7 +25,7 @@ use crate::description::State;
 use crate::environment::{self, Environment};
 use crate::log::{self, Level};
 use crate::process::{self, Process, Role};
-use crate::{clock, exit, start};
+use crate::{clock, start};
 
 /// Longest wait for the primary's answer. It paces a worker that dies again and again by answering late.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ pub fn attach_here() {
     let role = process::role();
     process::set_role(Role::Attaching);
     match attach(environment, role) {
-        Ok(()) => exit::at_exit(),
+        Ok(()) => {}
         Err(error) => {
             process::set_role(role);
             give_up(environment, &error)
@@ -155,6 +155,8 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
         Reply::Ok | Reply::Status(_) => return Err(AttachError::Answer),
     };
     let answered = clock::now();
+    let eal = device::start(&plan)?;
+    let dpdk = clock::now();
     let instance = region::open(&plan)?;
     let owner = Owner { epoch: plan.epoch, pid };
     let me = WorkerRef { slot: plan.slot, index: plan.index };
@@ -164,7 +166,7 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
     let table = instance.tcp_writer(usize::from(plan.slot), usize::from(plan.index), owner)?;
     let shared = Shared::of_instance(&instance, me, owner, is_dead, u64::from(plan.udp_idle_ms) * 1_000)?;
     let config = plan::stack_config(&plan, &instance.secrets());
-    let stack = device::stack(&plan, descriptors, config, table, shared)?;
+    let stack = device::stack(eal, &plan, descriptors, config, table, shared)?;
     let started = clock::now();
     let mut process = process::lock();
     process.kernel = plan.kernel.clone();
@@ -185,13 +187,14 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
     log::line(
         Level::Notice,
         format_args!(
-            "worker {} of generation {} attached to `{}` in {} us (answer {}, device {}, listeners {})",
+            "worker {} of generation {} attached to `{}` in {} us (answer {}, DPDK {}, stack {}, listeners {})",
             plan.index,
             plan.epoch,
             plan.instance,
             now.0 - begun.0,
             answered.0 - begun.0,
-            started.0 - answered.0,
+            dpdk.0 - answered.0,
+            started.0 - dpdk.0,
             now.0 - started.0
         ),
     );

@@ -1,7 +1,8 @@
 //! The end of a worker: what its connections still owe their peers is delivered first.
 //!
 //! The kernel would go on sending for a process that is gone. A stack that lives in the process cannot, so the
-//! process stays for a bounded time.
+//! process stays for a bounded time. It does so before the C library takes the thread-local storage down, which
+//! DPDK's packet memory and this library need: in `exit`, in `_exit`, and when `main` returns (see `hooks`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,15 +21,6 @@ const STALL_US_MAX: u64 = 5_000_000;
 const STAY_US_MAX: u64 = 90_000_000;
 
 static DONE: AtomicBool = AtomicBool::new(false);
-
-/// Registers [`deliver`] to run when the process ends through `exit`.
-pub fn at_exit() {
-    extern "C" fn run() {
-        deliver();
-    }
-    // SAFETY: the handler is a function of this library, which is never unloaded.
-    unsafe { libc::atexit(run) };
-}
 
 /// Closes every socket and passes on until all is delivered, nothing moves any more, or the time is up. A signal
 /// ends it too: whoever sends one is in a hurry.

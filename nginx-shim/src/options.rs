@@ -164,6 +164,9 @@ pub fn encode_timeout(timeout_us: u64) -> Vec<u8> {
     [seconds.to_ne_bytes(), us.to_ne_bytes()].concat()
 }
 
+/// Up to `tcpi_min_rtt`.
+const TCP_INFO_BYTES: usize = 152;
+
 /// `struct tcp_info` of linux/tcp.h up to `tcpi_min_rtt`; the first 104 bytes are what glibc's header knows.
 fn encode_tcp_info(info: &TcpInfo) -> Vec<u8> {
     let ms = |us: u64| (us / 1_000).min(u64::from(u32::MAX)) as u32;
@@ -215,6 +218,15 @@ fn encode_tcp_info(info: &TcpInfo) -> Vec<u8> {
     bytes.extend(long_words.iter().flat_map(|word| word.to_ne_bytes()));
     let words = [u32_of(info.segs_out), u32_of(info.segs_in), info.notsent_bytes, info.min_rtt_us];
     bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+    debug_assert_eq!(bytes.len(), TCP_INFO_BYTES);
+    bytes
+}
+
+/// TCP_INFO of a socket that is no connection: its state, and nothing else.
+pub fn tcp_info_without_connection(listens: bool) -> Vec<u8> {
+    // TCP_CLOSE and TCP_LISTEN of linux/tcp_states.h.
+    let mut bytes = vec![0; TCP_INFO_BYTES];
+    bytes[0] = if listens { 10 } else { 7 };
     bytes
 }
 

@@ -148,6 +148,10 @@ functions! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn _exit(status: c_int);
+    fn exit(status: c_int);
+    fn __libc_start_main(main: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int, argc: c_int,
+        argv: *mut *mut c_char, init: *const c_void, fini: *const c_void, rtld_fini: *const c_void,
+        stack_end: *const c_void) -> c_int;
     fn sigaction(signal: c_int, action: *const action_t, old: *mut action_t) -> c_int;
     fn setgid(gid: gid_t) -> c_int;
     fn setuid(uid: uid_t) -> c_int;

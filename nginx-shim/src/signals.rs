@@ -6,7 +6,7 @@
 //! to the thread's waker, so that a sleep about to begin ends at once.
 
 use std::cell::Cell;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
@@ -25,7 +25,9 @@ thread_local! {
     static RESTART: Cell<bool> = const { Cell::new(false) };
     /// The waker's descriptor while this thread is in a wait, else -1.
     static WAITING: Cell<RawFd> = const { Cell::new(-1) };
-    static WAKER: Cell<Option<OwnedFd>> = const { Cell::new(None) };
+    /// The waker's descriptor once it is made, else -1.
+    static WAKER: Cell<RawFd> = const { Cell::new(-1) };
+    static WAKER_CLOSER: Closer = const { Closer };
 }
 
 /// Handlers that have run on this thread so far.
@@ -43,18 +45,33 @@ pub fn last_restarts() -> bool {
 /// # Errors
 /// EMFILE, ENFILE.
 pub fn waker() -> Outcome<RawFd> {
-    let fd = match WAKER.take() {
-        Some(fd) => fd,
-        None => {
-            // SAFETY: eventfd has no preconditions.
-            let fd = failure::real(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-            // SAFETY: `fd` was just made and is owned by nobody else.
-            unsafe { OwnedFd::from_raw_fd(fd) }
-        }
-    };
-    let raw = fd.as_raw_fd();
-    WAKER.set(Some(fd));
-    Ok(raw)
+    let waker = WAKER.get();
+    if waker >= 0 {
+        return Ok(waker);
+    }
+    // SAFETY: eventfd has no preconditions.
+    let waker = failure::real(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+    WAKER.set(waker);
+    // Fails only in a thread that is ending, and then the process is, too: nobody misses the descriptor.
+    let _ = WAKER_CLOSER.try_with(|_| ());
+    Ok(waker)
+}
+
+/// Closes a thread's waker when the thread ends.
+struct Closer;
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        close_waker();
+    }
+}
+
+fn close_waker() {
+    let waker = WAKER.replace(-1);
+    if waker >= 0 {
+        // SAFETY: the descriptor is this thread's own.
+        unsafe { real::close(waker) };
+    }
 }
 
 /// Makes a waker readable. Async-signal-safe.
@@ -91,7 +108,7 @@ impl Drop for Waiting {
 
 /// A child after `fork` has its parent's waker, and must not wake its parent with it.
 pub fn renew_after_fork() {
-    WAKER.set(None);
+    close_waker();
     WAITING.set(-1);
 }
 

@@ -60,16 +60,17 @@ extern "C" fn before_fork() {
     if matches!(process::role(), Role::Inert | Role::Attaching) {
         return;
     }
-    let guard = process::lock();
-    HELD.set(Some(guard));
+    let mut guard = Some(process::lock());
+    // Not there any more in a thread that is ending; then the child sees what it sees.
+    let _ = HELD.try_with(|held| *held.borrow_mut() = guard.take());
 }
 
 extern "C" fn in_parent() {
-    HELD.set(None);
+    let _ = HELD.try_with(|held| held.borrow_mut().take());
 }
 
 extern "C" fn in_child() {
-    let Some(mut process) = HELD.take() else { return };
+    let Ok(Some(mut process)) = HELD.try_with(|held| held.borrow_mut().take()) else { return };
     process.sleepers.clear();
     match process::role() {
         Role::Worker | Role::Orphan => lose(&mut process),

@@ -62,12 +62,14 @@ pub fn get(fd: RawFd) -> Option<Entry> {
     })
 }
 
-/// The description of the socket `fd`, if it is one of ours.
+/// The description of the socket `fd`, if it is one of ours. A kept placeholder has one that does not exist, so
+/// that every call on it ends in EBADF.
 #[inline]
 pub fn socket(fd: RawFd) -> Option<u32> {
     match get(fd)? {
         Entry::Socket { description, .. } => Some(description),
-        Entry::Epoll(_) | Entry::Kept => None,
+        Entry::Kept => Some(u32::MAX),
+        Entry::Epoll(_) => None,
     }
 }
 

@@ -35,15 +35,20 @@ pub enum DeviceError {
     },
 }
 
-/// Starts DPDK in this process and makes the stack over the plan's device.
+/// Starts DPDK in this process.
+pub fn start(plan: &WorkerPlan) -> Result<Eal, DeviceError> {
+    Ok(Eal::init(&plan.eal_args)?)
+}
+
+/// Makes the stack over the plan's device.
 pub fn stack(
+    eal: Eal,
     plan: &WorkerPlan,
     mut descriptors: Vec<OwnedFd>,
     config: StackConfig,
     table: TcpTableWriter<'static>,
     shared: Shared,
 ) -> Result<Held, DeviceError> {
-    let eal = Eal::init(&plan.eal_args)?;
     let seat = Seat {
         worker: WorkerRef { slot: plan.slot, index: plan.index },
         workers: plan.workers,

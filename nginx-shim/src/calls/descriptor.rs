@@ -87,7 +87,11 @@ fn replaced_locked(process: &mut Process, fd: RawFd) {
 /// # Errors
 /// As `fcntl(2)`; `Kernel` when the real call is to be made.
 pub fn fcntl(fd: RawFd, cmd: c_int, arg: c_long) -> Outcome<c_int> {
-    let Some(Entry::Socket { pooled, .. }) = table::get(fd) else { return Err(Failure::Kernel) };
+    let pooled = match table::get(fd) {
+        Some(Entry::Socket { pooled, .. }) => pooled,
+        Some(Entry::Kept) => return fail(libc::EBADF),
+        Some(Entry::Epoll(_)) | None => return Err(Failure::Kernel),
+    };
     match cmd {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             // SAFETY: these commands take a number.

@@ -2,6 +2,7 @@
 
 use std::os::fd::RawFd;
 
+use ff_dataplane::sockets::{SockError, SockOptName, SockOptValue};
 use libc::{c_int, c_void, socklen_t};
 
 use super::establish::option_refused;
@@ -120,7 +121,14 @@ fn answer(fd: RawFd, level: c_int, name: c_int) -> Outcome<Vec<u8>> {
     match options::question(level, name) {
         Ok(Question::Stack(question)) => {
             let (stack, socket) = process.open_socket(fd)?;
-            Ok(options::encode(&stack.option(socket, question)?))
+            match stack.option(socket, question) {
+                Ok(value) => Ok(options::encode(&value)),
+                Err(SockError::NotConnected) if question == SockOptName::TcpInfo => {
+                    let listens = stack.option(socket, SockOptName::AcceptConn);
+                    Ok(options::tcp_info_without_connection(matches!(listens, Ok(SockOptValue::Int(1)))))
+                }
+                Err(error) => Err(error.into()),
+            }
         }
         Ok(Question::ReceiveTimeout) => Ok(options::encode_timeout(receive_timeout_us)),
         Ok(Question::SendTimeout) => Ok(options::encode_timeout(send_timeout_us)),

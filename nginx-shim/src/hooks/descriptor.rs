@@ -4,7 +4,9 @@ use libc::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::{number, status};
 use crate::calls::descriptor;
-use crate::{process, real, table};
+use crate::failure::set_errno;
+use crate::table::{self, Entry};
+use crate::{process, real};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
@@ -45,8 +47,20 @@ unsafe extern "C" fn closefrom(first: c_int) {
     }
 }
 
+/// What the application believes to be closed cannot be duplicated.
+fn is_open(fd: c_int) -> bool {
+    if table::get(fd) == Some(Entry::Kept) {
+        set_errno(libc::EBADF);
+        return false;
+    }
+    true
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    if !is_open(fd) {
+        return -1;
+    }
     // SAFETY: passed through with the application's arguments.
     let new = unsafe { real::dup(fd) };
     if new >= 0 && table::get(fd).is_some() {
@@ -57,6 +71,9 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+    if !is_open(fd) {
+        return -1;
+    }
     // SAFETY: passed through with the application's arguments.
     let new = unsafe { real::dup2(fd, to) };
     if new >= 0 && fd != to && (table::get(fd).is_some() || table::get(to).is_some()) {
@@ -67,6 +84,9 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    if !is_open(fd) {
+        return -1;
+    }
     // SAFETY: passed through with the application's arguments.
     let new = unsafe { real::dup3(fd, to, flags) };
     if new >= 0 && (table::get(fd).is_some() || table::get(to).is_some()) {

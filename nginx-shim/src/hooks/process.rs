@@ -1,6 +1,8 @@
 //! fork, exec, exit, and giving up root.
 
-use libc::{c_char, c_int, gid_t, pid_t, size_t, uid_t};
+use std::sync::OnceLock;
+
+use libc::{c_char, c_int, c_void, gid_t, pid_t, size_t, uid_t};
 
 use crate::{attach, exit, master, real};
 
@@ -45,6 +47,43 @@ unsafe extern "C" fn execv(path: *const c_char, argv: *const *const c_char) -> c
 unsafe extern "C" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
     // SAFETY: `environ` is the process's environment.
     unsafe { execvpe(file, argv, environ) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn exit(status: c_int) -> ! {
+    exit::deliver();
+    // SAFETY: passed through.
+    unsafe { real::exit(status) };
+    std::process::abort()
+}
+
+/// A program's `main`.
+type Main = extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+
+static MAIN: OnceLock<Main> = OnceLock::new();
+
+extern "C" fn main_and_deliver(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int {
+    let status = MAIN.get().map_or(127, |main| main(argc, argv, envp));
+    exit::deliver();
+    status
+}
+
+/// What a program's first instructions call. A `main` that returns goes to the C library's inner `exit`, which cannot
+/// be interposed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __libc_start_main(
+    main: Main,
+    argc: c_int,
+    argv: *mut *mut c_char,
+    init: *const c_void,
+    fini: *const c_void,
+    rtld_fini: *const c_void,
+    stack_end: *const c_void,
+) -> c_int {
+    // The first is the program's; there is no second.
+    let _ = MAIN.set(main);
+    // SAFETY: passed through, with a `main` of the same type.
+    unsafe { real::__libc_start_main(main_and_deliver, argc, argv, init, fini, rtld_fini, stack_end) }
 }
 
 #[unsafe(no_mangle)]

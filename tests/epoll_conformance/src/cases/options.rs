@@ -98,7 +98,12 @@ fn linger(world: &mut World) {
     let get = || {
         let words = |value: Vec<u8>| {
             let word = |at: usize| value.get(at..at + 4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
-            format!("{:?} {:?}", word(0).map(|on| on != 0), word(4))
+            // The seconds mean something only when it is on.
+            match (word(0), word(4)) {
+                (Some(0), Some(_)) => "off".to_owned(),
+                (Some(_), Some(seconds)) => format!("on, {seconds} s"),
+                _ => "too short".to_owned(),
+            }
         };
         show(sys::get(fd, SOL_SOCKET, libc::SO_LINGER).map(words))
     };
