@@ -7,6 +7,10 @@
 //! coordinator that is killed between any two of them is replaced by one that
 //! simply goes on, and recovery is not a special case.
 //!
+//! The caller answers a worker that wants to attach only while there is nothing
+//! to do: between two stores that belong together nobody may turn up to whom
+//! the first of them alone means something else.
+//!
 //! The state of an attempt ([`ReloadState`]) is in the line of the new
 //! generation until the old one's QUITs are released, and from then on in the
 //! line of the old one. In each generation's line it therefore reads as that
@@ -308,9 +312,15 @@ impl View<'_> {
                 .or_else(|| either(elapsed(limits.ready_timeout_us), E::ReadyTimeout)),
             ReloadState::HandingOver => {
                 let lost = !self.all_ready(slot) && old.is_some_and(|old| self.serving(old) > 0);
-                either(lost, E::NewLost)
-                    .or_else(|| either(self.owns_all_queues(slot), E::AllHanded))
-                    .or_else(|| either(elapsed(limits.handover_timeout_us), E::HandoverTimeout))
+                either(lost, E::NewLost).or_else(|| either(self.owns_all_queues(slot), E::AllHanded)).or_else(
+                    || {
+                        // A queue whose owner is dead is no reason: a whole new
+                        // generation takes it at once.
+                        let late = elapsed(limits.handover_timeout_us)
+                            && (self.is_owned_by_other(slot) || !self.all_ready(slot));
+                        either(late, E::HandoverTimeout)
+                    },
+                )
             }
             ReloadState::Settling => {
                 let old = old?;
@@ -371,9 +381,6 @@ impl View<'_> {
     /// for.
     fn stalled(&self) -> Option<Command> {
         let window = self.words.slots.iter().any(|line| line.epoch != 0 && line.attempt != ReloadState::Idle);
-        if !window {
-            return None;
-        }
         let handing_over =
             self.words.slots.iter().any(|line| line.epoch != 0 && line.attempt == ReloadState::HandingOver);
         let giving_back = self
@@ -385,15 +392,21 @@ impl View<'_> {
             line.workers.iter().find_map(|worker| {
                 let owner = worker.attached?;
                 let idle_us = self.now_us.saturating_sub(worker.heartbeat_us);
-                let stalled = worker.ready == Some(owner) && idle_us > self.limits.heartbeat_timeout_us;
                 let owns = self.words.queues.contains(&Some(owner));
+                if owns && worker.ready != Some(owner) {
+                    // It cannot be: nobody gets a queue before it is READY. Who
+                    // owns one and makes no pass would keep it for ever.
+                    return (self.fate_of(owner) == Fate::Alive).then_some(Command::Kill(owner));
+                }
+                let stalled = window && idle_us > self.limits.heartbeat_timeout_us;
                 // An old worker that stalls in T2 makes the handover go back first.
                 let awaited = if handing_over {
                     owns && line.attempt == ReloadState::HandingOver
                 } else {
                     owns || giving_back.is_some_and(|order| worker.parked != Some(order))
                 };
-                (stalled && awaited && self.fate_of(owner) == Fate::Alive).then_some(Command::Kill(owner))
+                (stalled && worker.ready.is_some() && awaited && self.fate_of(owner) == Fate::Alive)
+                    .then_some(Command::Kill(owner))
             })
         })
     }
@@ -493,6 +506,16 @@ impl View<'_> {
             .queues
             .iter()
             .all(|owner| owner.is_some_and(|owner| owner.epoch == epoch && self.fate_of(owner) != Fate::Dead))
+    }
+
+    /// Somebody alive who is not of the generation in `slot` owns a queue.
+    fn is_owned_by_other(&self, slot: usize) -> bool {
+        let epoch = self.words.slots[slot].epoch;
+        self.words
+            .queues
+            .iter()
+            .flatten()
+            .any(|owner| owner.epoch != epoch && self.fate_of(*owner) != Fate::Dead)
     }
 
     /// Nobody alive of the generation in `slot` owns a queue, and whoever lives

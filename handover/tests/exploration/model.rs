@@ -253,7 +253,11 @@ impl World {
         let fine = self.size.fine;
         match step {
             Step::Accept => self.accept(),
-            Step::Attach(place) => self.attach(place),
+            Step::Attach(place) => {
+                // Answered while there is nothing else to do.
+                let at_rest = self.in_flight.is_none() && self.decision(coordinator).is_none();
+                at_rest && self.attach(place)
+            }
             Step::Ready(place) => {
                 self.running(place).is_some_and(|process| !std::mem::replace(&mut process.ready, true))
             }
