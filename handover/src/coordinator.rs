@@ -383,10 +383,11 @@ impl View<'_> {
         let window = self.words.slots.iter().any(|line| line.epoch != 0 && line.attempt != ReloadState::Idle);
         let handing_over =
             self.words.slots.iter().any(|line| line.epoch != 0 && line.attempt == ReloadState::HandingOver);
-        let giving_back = self
-            .words
-            .order
-            .filter(|order| order.order == ParkOrder::GiveBack && self.words.target.is_some());
+        // Those whose answer the way back waits for.
+        let giving_back =
+            self.slots_by_epoch().find(|slot| self.words.slots[*slot].attempt == ReloadState::GivingBack);
+        let asked =
+            |slot| giving_back.is_some_and(|new| slot == new || self.words.predecessor_of(new) == Some(slot));
         self.slots_by_epoch().find_map(|slot| {
             let line = &self.words.slots[slot];
             line.workers.iter().find_map(|worker| {
@@ -403,7 +404,7 @@ impl View<'_> {
                 let awaited = if handing_over {
                     owns && line.attempt == ReloadState::HandingOver
                 } else {
-                    owns || giving_back.is_some_and(|order| worker.parked != Some(order))
+                    owns || (asked(slot) && worker.parked != self.words.order)
                 };
                 (stalled && worker.ready.is_some() && awaited && self.fate_of(owner) == Fate::Alive)
                     .then_some(Command::Kill(owner))
