@@ -11,6 +11,7 @@ mod device;
 mod plan;
 mod region;
 
+use std::sync::Once;
 use std::time::Duration;
 
 use ff_control::{Connection, ControlError, PROTOCOL_VERSION, Refusal, Reply, Request};
@@ -22,7 +23,7 @@ use ff_handover::InstanceError;
 
 use crate::calls::establish;
 use crate::description::State;
-use crate::environment::{self, Environment};
+use crate::environment::{self, AttachWhen, Environment};
 use crate::log::{self, Level};
 use crate::process::{self, Process, Role};
 use crate::{clock, start};
@@ -94,6 +95,18 @@ impl AttachError {
                 false
             }
         }
+    }
+}
+
+/// Loads DPDK's drivers, once, in a process whose children are going to attach: half of what an attach takes. It only
+/// maps libraries; nothing of DPDK is started.
+pub fn prepare() {
+    static ONCE: Once = Once::new();
+    if environment::get().is_some_and(|environment| environment.attach == AttachWhen::Worker) {
+        ONCE.call_once(|| {
+            // What cannot be loaded now is loaded by EAL, or reported by it.
+            let _ = ff_dpdk::eal::preload_drivers();
+        });
     }
 }
 

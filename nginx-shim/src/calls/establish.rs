@@ -218,6 +218,8 @@ pub fn listen(fd: RawFd, backlog: i32) -> Outcome<()> {
                 return fail(libc::EADDRINUSE);
             }
             process.descriptions[index as usize].state = State::Listening { address, backlog };
+            drop(process);
+            attach::prepare();
             Ok(())
         }
         State::Open(_) | State::Undecided | State::Bound(_) => {
