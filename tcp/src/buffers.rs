@@ -112,6 +112,12 @@ impl Ring {
         self.len == 0
     }
 
+    /// Reads the oldest byte, for the cache.
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        self.data.get(self.head as usize).map_or(0, |&b| u64::from(b))
+    }
+
     /// Bytes of memory held.
     pub(crate) fn capacity(&self) -> u32 {
         self.data.len() as u32

@@ -94,6 +94,8 @@ pub(crate) struct Conn {
     pub(crate) nospace: bool,
     pub(crate) edges: Readiness,
     pub(crate) quick_acks: u8,
+    /// Its timer is to be set from its deadlines at the end of the pass.
+    pub(crate) timer_stale: bool,
 
     // Numbers.
     pub(crate) snd_una: Seq,
@@ -180,6 +182,8 @@ pub(crate) struct Conn {
     pub(crate) soft_error: Option<ConnError>,
     pub(crate) last_sacks_len: u8,
 
+    pub(crate) probe: crate::pmtu::Probing,
+
     // Counts and options.
     pub(crate) stats: Stats,
     pub(crate) options: SocketOptions,
@@ -196,7 +200,6 @@ pub(crate) struct Conn {
     pub(crate) last_sacks: [Range; 4],
     pub(crate) controller: Controller,
     pub(crate) hystart: HyStart,
-    pub(crate) probe: crate::pmtu::Probing,
     pub(crate) listener: Option<(u32, u32)>,
     pub(crate) iss: Seq,
     pub(crate) irs: Seq,
@@ -244,6 +247,7 @@ impl Conn {
             rtx_timer: RtxTimer::None,
             queued: false,
             event_queued: false,
+            timer_stale: false,
             agreed,
             snd_una: iss,
             snd_nxt: iss,
@@ -464,8 +468,12 @@ impl Conn {
             ^ u64::from(self.rtt.srtt_us)
             ^ u64::from(self.rack.fack.0)
             ^ self.token
-            ^ self.stats.segs_in
+            ^ self.stats.bytes_acked
+            ^ self.stats.last_ack_recv_us
+            ^ u64::from(self.probe.enabled)
             ^ u64::from(self.options.nodelay)
+            ^ self.records.front().map_or(0, |r| r.sent_us)
+            ^ self.tx.touch()
     }
 
     /// Puts it on the work list.

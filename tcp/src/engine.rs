@@ -23,6 +23,8 @@ use crate::trace::{Direction, TraceSink};
 pub(crate) const TCP: u8 = 6;
 /// Segments that one connection may send before the next has its turn.
 const BURST: u32 = 32;
+/// Connections whose timers may wait to be set.
+const STALE_TIMERS_MAX: usize = 256;
 
 /// What a [`FlowRef`] leads to: two bits of kind, thirty of index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +146,8 @@ impl<I: FlowIndex> Engine<I> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn trace_segment(
         &mut self,
         now: Instant,
@@ -237,6 +241,8 @@ impl<I: FlowIndex> Engine<I> {
     }
 
     /// RST for a segment that nobody wants (RFC 9293, 3.10.7.1).
+    #[cold]
+    #[inline(never)]
     pub(crate) fn refuse(&mut self, seg: &Segment<'_>, key: &FlowKey) {
         if seg.has(RST) || !self.host.config.rst_unknown {
             return;
@@ -255,6 +261,8 @@ impl<I: FlowIndex> Engine<I> {
         }));
     }
 
+    #[cold]
+    #[inline(never)]
     fn time_wait_segment(
         &mut self,
         now: Instant,
@@ -361,9 +369,12 @@ impl<I: FlowIndex> Engine<I> {
                     self.host.wheel.cancel(i);
                 }
                 _ => {
-                    let at = conn.next_deadline();
-                    if at != NEVER {
-                        self.host.wheel.at_latest(i, Instant(at));
+                    if !conn.timer_stale {
+                        conn.timer_stale = true;
+                        self.host.stale_timers.push(i);
+                        if self.host.stale_timers.len() > STALE_TIMERS_MAX {
+                            self.set_timers();
+                        }
                     }
                     return;
                 }
@@ -375,7 +386,22 @@ impl<I: FlowIndex> Engine<I> {
         }
     }
 
+    /// Sets the timers of all connections that this pass has touched.
+    fn set_timers(&mut self) {
+        while let Some(i) = self.host.stale_timers.pop() {
+            let Some(conn) = self.conns.get_mut(i) else { continue };
+            if std::mem::take(&mut conn.timer_stale) && !conn.detached {
+                // What has run does not run again at the same time.
+                let at = conn.next_deadline().max(self.host.now.0 + 1);
+                if at != NEVER {
+                    self.host.wheel.at_latest(i, Instant(at));
+                }
+            }
+        }
+    }
+
     /// Frees a connection that nothing leads to any more.
+    #[inline(never)]
     pub(crate) fn forget(&mut self, i: u32) {
         self.host.wheel.cancel(i);
         if let Some(mut conn) = self.conns.remove(i) {
@@ -386,6 +412,7 @@ impl<I: FlowIndex> Engine<I> {
         }
     }
 
+    #[inline(never)]
     fn to_time_wait(&mut self, i: u32) {
         let Some(conn) = self.conns.get_mut(i) else { return };
         let now = self.host.now;
@@ -453,7 +480,13 @@ impl<I: FlowIndex> Engine<I> {
         loop {
             let (i, left) = match self.current.take() {
                 Some(current) => current,
-                None => (self.host.work.pop_front()?, BURST),
+                None => match self.host.work.pop_front() {
+                    Some(i) => (i, BURST),
+                    None => {
+                        self.set_timers();
+                        return None;
+                    }
+                },
             };
             let Some(conn) = self.conns.get_mut(i) else { continue };
             if !conn.queued {
@@ -488,7 +521,10 @@ impl<I: FlowIndex> Engine<I> {
 
     /// When [`on_deadline`](Self::on_deadline) has something to do next.
     pub fn next_deadline(&self) -> Option<Instant> {
+        let stale = self.host.stale_timers.iter().filter_map(|&i| self.conns.get(i));
+        let stale = stale.filter(|c| !c.detached).map(Conn::next_deadline).filter(|&at| at != NEVER).min();
         [
+            stale.map(Instant),
             self.host.wheel.next_deadline(),
             self.requests.next_deadline(),
             self.time_waits.next_deadline(self.host.now),
@@ -501,14 +537,10 @@ impl<I: FlowIndex> Engine<I> {
     /// Does what is due at `now`.
     pub fn on_deadline(&mut self, now: Instant) {
         self.tick(now);
+        self.set_timers();
         while let Some(i) = self.host.wheel.pop_due(now) {
             if let Some(conn) = self.conns.get_mut(i) {
                 conn.on_deadline(&mut self.host, now);
-                // What has run does not run again at the same time.
-                let at = conn.next_deadline();
-                if at <= now.0 && at != NEVER {
-                    self.host.wheel.at_latest(i, now + 1_000);
-                }
                 self.settle(i);
             }
         }

@@ -107,6 +107,9 @@ pub(crate) struct Host {
     pub(crate) counters: Counters,
     pub(crate) pool: Pool,
     pub(crate) wheel: Wheel,
+    /// Connections whose timer is to be set, each once. Most deadlines of a
+    /// pass are gone at its end: the delayed ACK went with the response.
+    pub(crate) stale_timers: Vec<u32>,
     /// The latest time that a caller named.
     pub(crate) now: Instant,
     /// Connections with something to send, each once.
@@ -132,6 +135,7 @@ impl Host {
             secrets,
             counters: Counters::default(),
             wheel: Wheel::new(),
+            stale_timers: Vec::new(),
             now: Instant(0),
             work: VecDeque::new(),
             replies: VecDeque::new(),
@@ -176,7 +180,7 @@ impl Host {
     }
 
     pub(crate) fn take_records(&mut self) -> VecDeque<Record> {
-        self.spare_records.pop().unwrap_or_else(|| VecDeque::with_capacity(8))
+        self.spare_records.pop().unwrap_or_else(|| VecDeque::with_capacity(2))
     }
 
     pub(crate) fn put_records(&mut self, mut records: VecDeque<Record>) {

@@ -411,7 +411,9 @@ impl Conn {
         if fin {
             self.fin_sent = true;
         }
-        self.prr.out_bytes = self.prr.out_bytes.saturating_add(sent);
+        if matches!(self.ca_state, CaState::Recovery | CaState::Cwr) {
+            self.prr.out_bytes = self.prr.out_bytes.saturating_add(sent);
+        }
         if idle || matches!(self.rtx_timer, RtxTimer::None | RtxTimer::Persist) {
             self.backoff = 0;
             self.arm_tlp_or_rto(host, now);

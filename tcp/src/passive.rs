@@ -26,6 +26,7 @@ pub(crate) fn window_scale(bytes: u32) -> u8 {
 impl<I: FlowIndex> Engine<I> {
     /// A segment of no flow that is known: a listener's, or nobody's.
     /// `isn_after` is a number that the answer's must not lie below.
+    #[inline(never)]
     pub(crate) fn unknown_segment(
         &mut self,
         now: Instant,
@@ -202,6 +203,7 @@ impl<I: FlowIndex> Engine<I> {
 
     // Requests.
 
+    #[inline(never)]
     pub(crate) fn request_segment(&mut self, now: Instant, meta: &SegmentMeta, seg: &Segment<'_>, i: u32) {
         let Some(request) = self.requests.slab.get(i) else { return };
         let request = request.clone();
