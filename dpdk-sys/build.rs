@@ -11,6 +11,7 @@ const LIBRARIES: &[&str] = &["rte_eal", "rte_mempool", "rte_mbuf", "rte_ring", "
 const FUNCTIONS: &[&str] = &[
     "rte_eal_init",
     "rte_eal_cleanup",
+    "rte_service_finalize",
     "rte_eal_process_type",
     "rte_strerror",
     "rte_version",

@@ -16,6 +16,7 @@
 #include <rte_mempool.h>
 #include <rte_memzone.h>
 #include <rte_ring.h>
+#include <rte_service_component.h>
 #include <rte_version.h>
 
 /* Offsets of mbuf fields: stable names for fields that move between releases. */

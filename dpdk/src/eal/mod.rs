@@ -129,6 +129,13 @@ impl Eal {
             sys::RTE_PROC_PRIMARY => ProcessType::Primary,
             _ => ProcessType::Secondary,
         };
+        if process == ProcessType::Secondary {
+            // EAL has just taken 150 KiB of the shared heap for service cores, which nobody here has. They would be
+            // lost with a process that is killed; after some eighty of those, the next one could not start.
+            // SAFETY: EAL is initialised; no service was registered, and no service core runs. Calling it again (from
+            // `cleanup`) does nothing.
+            unsafe { sys::rte_service_finalize() };
+        }
         let eal = Self { process };
         owner::register(eal).map_err(|errno| EalError::Init {
             errno,
