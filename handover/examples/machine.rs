@@ -9,7 +9,7 @@ fn main() -> io::Result<()> {
          Written by `cargo run -p ff-handover --example machine` from the table in\n\
          `handover/src/machine.rs`; a test fails when the two differ. The words that the\n\
          states stand for are explained there, and what the coordinator does in each of\n\
-         them in `handover/src/coordinator.rs`.\n\n\
+         them in `handover/src/coordinator/view.rs`.\n\n\
          One machine runs for each attempt. `→` next state, `·` may happen and changes\n\
          nothing, `✗` cannot happen.\n\n{}\n```mermaid\n{}```\n",
         ff_handover::machine::matrix(),

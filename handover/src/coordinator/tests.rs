@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::directory::{Directory, DrainReport};
-use crate::words::GenerationState;
+use crate::words::{GenerationState, ParkOrder};
 
 const LIMITS: Limits = Limits {
     ready_timeout_us: 60_000_000,
