@@ -72,9 +72,11 @@ impl Settings {
         self.cpus[usize::from(index) % self.cpus.len()]
     }
 
-    /// DPDK's arguments for the primary.
-    pub fn primary_arguments(&self) -> EalConfig {
-        let role = Role::Primary { memory_mib: self.config.dpdk.memory_mb.unwrap_or(0), vdevs: Vec::new() };
+    /// DPDK's arguments for the primary, which takes at least `need_bytes` at once.
+    pub fn primary_arguments(&self, need_bytes: u64) -> EalConfig {
+        let need_mib = u32::try_from(need_bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX);
+        let memory_mib = self.config.dpdk.memory_mb.unwrap_or(0).max(need_mib);
+        let role = Role::Primary { memory_mib, vdevs: Vec::new() };
         let mut config = self.eal(role, 0, self.allowed_cpus.clone());
         let dpdk = &self.config.dpdk;
         let mut own = vec![format!("--huge-dir={}", self.config.instance.hugepage_dir.display())];

@@ -200,11 +200,12 @@ fn begin(settings: &Settings, paths: &InstancePaths) -> Result<Begun, StartError
     };
     let region_bytes = InstanceLayout::new(params)?.total_bytes() as u64;
     let hugepages = Hugepages::of(&config.instance.hugepage_dir)?;
-    hugepages.check(&device::need(settings, region_bytes))?;
+    let need = device::need(settings, region_bytes);
+    hugepages.check(&need)?;
 
     // Before DPDK starts its threads, which inherit it.
     let signals = signals().map_err(|errno| system("take signals")(errno.into()))?;
-    let eal = Eal::start(&settings.primary_arguments())?;
+    let eal = Eal::start(&settings.primary_arguments(need.dpdk_bytes()))?;
     create_workers(eal, &settings.layout())?;
     let device = Device::create(eal, settings)?;
     let region = region(settings, params, region_bytes, hugepages.page_bytes)?;

@@ -20,7 +20,7 @@ fn every_worker_has_an_lcore_of_its_own_and_a_cpu() {
     assert_eq!(lcores(3, 1), "--lcores=8@(5)");
     let client = settings.client_arguments(0).unwrap();
     assert!(client.contains(&"--lcores=9@(0,1)".to_owned()), "{client:?}");
-    let primary = settings.primary_arguments();
+    let primary = settings.primary_arguments(100 << 20);
     assert_eq!((primary.lcore, primary.cpus.as_slice()), (0, [0, 1].as_slice()));
     assert!(primary.extra.contains(&"--huge-dir=/dev/hugepages".to_owned()));
     assert!(primary.extra.contains(&"--iova-mode=va".to_owned()));
@@ -32,7 +32,7 @@ fn what_the_file_says_of_dpdk() {
         "[dpdk]\nlog_level=pmd.net.tap:debug\nchannel=4\nmemory=256\n{PORT}device=pci:0000:02:00.0\n"
     );
     let settings = settings(&text);
-    let primary = settings.primary_arguments();
+    let primary = settings.primary_arguments(100 << 20);
     assert_eq!(primary.pci, ["0000:02:00.0"]);
     assert_eq!(primary.log_level, LOG_LEVEL);
     assert!(primary.extra.contains(&"--log-level=pmd.net.tap:debug".to_owned()));
@@ -40,6 +40,8 @@ fn what_the_file_says_of_dpdk() {
         primary.extra.contains(&"-n4".to_owned()) && !primary.extra.contains(&"--iova-mode=va".to_owned())
     );
     assert!(matches!(primary.role, Role::Primary { memory_mib: 256, .. }));
+    let larger = settings.primary_arguments((300 << 20) + 1);
+    assert!(matches!(larger.role, Role::Primary { memory_mib: 301, .. }));
     // A worker needs no more than what it shares.
     let worker = settings.worker_arguments(0, 0).unwrap();
     assert!(
