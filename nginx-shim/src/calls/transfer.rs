@@ -54,8 +54,10 @@ pub fn receive(fd: RawFd, bufs: &mut [IoSliceMut<'_>], flags: i32) -> Outcome<Go
         return fail(libc::EOPNOTSUPP);
     }
     let (kind, domain, state) = kind_of(fd)?;
-    if matches!(state, State::Bound(_) | State::Listening { .. }) {
-        return fail(if kind == Kind::Stream { libc::ENOTCONN } else { libc::EAGAIN });
+    match (state, kind) {
+        (State::Bound(_) | State::Listening { .. }, Kind::Stream) => return fail(libc::ENOTCONN),
+        (State::Bound(_), Kind::Datagram) => decide_for_peer(fd, None)?,
+        _ => {}
     }
     if kind == Kind::Datagram {
         let received =

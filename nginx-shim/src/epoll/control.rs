@@ -2,9 +2,10 @@
 
 use std::os::fd::RawFd;
 
-use libc::{EPOLL_CTL_DEL, c_int, epoll_event};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, c_int, epoll_event};
 
 use crate::attach;
+use crate::calls::establish;
 use crate::description::State;
 use crate::environment::{self, AttachWhen};
 use crate::failure::{self, Outcome, fail};
@@ -33,6 +34,10 @@ pub fn control(epfd: RawFd, op: c_int, fd: RawFd, event: Option<epoll_event>) ->
     let (description, entry) = process.description(fd)?;
     if entry.state == State::Lost && op != EPOLL_CTL_DEL {
         return fail(libc::EBADF);
+    }
+    // A socket that the attach left alone is used now.
+    if op == EPOLL_CTL_ADD && entry.recorded_address().is_some() && process.stack.is_some() {
+        establish::open(&mut process, description)?;
     }
     let ready = process.possible(description);
     let Process { descriptions, sets, .. } = &mut *process;
