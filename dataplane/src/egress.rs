@@ -81,7 +81,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         header.write(bytes, ([0; 6], mac), device_ip);
         let pseudo = Checksum::new().pseudo(src, dst, TCP, segment.len);
         bytes[l4 + 16..l4 + 18].fill(0);
-        let sum = if capabilities.tx_l4_checksum { pseudo.partial() } else { pseudo.bytes(&bytes[l4..]).finish() };
+        let sum =
+            if capabilities.tx_l4_checksum { pseudo.partial() } else { pseudo.bytes(&bytes[l4..]).finish() };
         let tcp_bytes = u16::from(bytes[l4 + 12] >> 4) * 4;
         bytes[l4 + 16..l4 + 18].copy_from_slice(&sum);
         if device_ip || capabilities.tx_l4_checksum {
@@ -95,6 +96,6 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
                 ipv6: src.is_ipv6(),
             });
         }
-        self.ip.to_hop(&mut self.io, self.now, frame, hop);
+        self.ip.send_to_hop(&mut self.io, self.now, frame, hop);
     }
 }

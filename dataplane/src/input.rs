@@ -91,12 +91,10 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         match key.protocol {
             TCP => self.engine.index().lookup(key).map_or(Own::Unknown, Own::Tcp),
             // Alone there is nobody else to ask, so it need not be known.
-            UDP if !self.view.siblings.is_empty() || !self.view.others.is_empty() => {
-                match &self.udp_table {
-                    Some(table) if table.is_live(key, self.now.0) => Own::Udp,
-                    _ => Own::Unknown,
-                }
-            }
+            UDP if !self.view.siblings.is_empty() || !self.view.others.is_empty() => match &self.udp_table {
+                Some(table) if table.is_live(key, self.now.0) => Own::Udp,
+                _ => Own::Unknown,
+            },
             _ => Own::Unknown,
         }
     }
@@ -154,11 +152,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             Own::Tcp(flow) => Some(flow),
             Own::Udp | Own::Unknown => None,
         };
-        let meta = SegmentMeta {
-            src: parsed.src(),
-            dst: parsed.dst(),
-            ecn: Ecn::from_bits(parsed.traffic_class),
-        };
+        let meta =
+            SegmentMeta { src: parsed.src(), dst: parsed.dst(), ecn: Ecn::from_bits(parsed.traffic_class) };
         self.engine.on_segment(self.now, meta, parsed.l4_bytes(bytes), flow);
     }
 

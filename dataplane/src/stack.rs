@@ -142,8 +142,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         config.mtu = config.mtu.min(capabilities.mtu);
         config.engine.mtu = config.mtu;
         config.engine.tso_max_bytes = crate::egress::tso_payload_max(&capabilities);
-        let addresses =
-            Addresses::new(capabilities.mac, &config.addresses, config.gateway4, config.gateway6);
+        let addresses = Addresses::new(capabilities.mac, &config.addresses, config.gateway4, config.gateway6);
         let mut ip = IpLayer::new(addresses, capabilities, config.mtu, shared.neighbours, config.hash_key);
         let share = PortShare {
             slots: config.slot_count,

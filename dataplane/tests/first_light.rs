@@ -34,7 +34,11 @@ fn pings_are_answered_v4_and_v6() {
                 &checksums,
             );
         }
-        pair.peer.sockets.get_mut::<icmp::Socket>(handle).send_slice(&bytes, smol_addr(target)).expect("sent");
+        pair.peer
+            .sockets
+            .get_mut::<icmp::Socket>(handle)
+            .send_slice(&bytes, smol_addr(target))
+            .expect("sent");
         pair.run_until(3_000_000, |pair| pair.peer.sockets.get_mut::<icmp::Socket>(handle).can_recv());
         let (reply, from) = pair.peer.sockets.get_mut::<icmp::Socket>(handle).recv().expect("a reply");
         assert_eq!(from, smol_addr(target));

@@ -139,7 +139,8 @@ fn write_corpus() {
     let datagram = udp_bytes(client4, web4, &[7; 56]);
     let in_order = [part(0, 1, 0, true, &datagram[..32]), part(0, 1, 32, false, &datagram[32..])];
     write("reassembly", "in_order", &in_order.concat());
-    let overlap = [part(1, 2, 32, false, &[5; 32]), part(1, 2, 0, true, &[5; 40]), part(1, 2, 0, true, &[5; 32])];
+    let overlap =
+        [part(1, 2, 32, false, &[5; 32]), part(1, 2, 0, true, &[5; 40]), part(1, 2, 0, true, &[5; 32])];
     write("reassembly", "overlap", &overlap.concat());
     let segment = |seq, ack, flags, options: &[u8], payload: &[u8]| {
         piece(&tcp(client4, web4, seq, ack, flags, options, payload)[34..])
@@ -152,7 +153,11 @@ fn write_corpus() {
     ];
     write("tcp_segments", "conversation", &conversation.concat());
     let sack = [1, 1, 5, 10, 0, 0, 0, 20, 0, 0, 0, 40];
-    write("tcp_segments", "sack_and_reset", &[segment(7, 0, 2, &options, b""), segment(8, 1, 0x14, &sack, b"")].concat());
+    write(
+        "tcp_segments",
+        "sack_and_reset",
+        &[segment(7, 0, 2, &options, b""), segment(8, 1, 0x14, &sack, b"")].concat(),
+    );
     let text = "[dpdk]\nlcore_mask=3\nport_list=0\n\n[port0]\naddr=198.18.0.2\nnetmask=255.255.255.0\n\
                 gateway=198.18.0.1\naddr6=2001:2::2\nprefix_len=64\n\n[freebsd.sysctl]\nnet.inet.tcp.cc.algorithm=cubic\n";
     write("config_text", "small", text.as_bytes());
@@ -167,7 +172,8 @@ fn exported() -> Vec<u8> {
     let mut server = Engine::new(EngineConfig::default(), secrets.clone(), index());
     let mut client = Engine::new(EngineConfig::default(), secrets, index());
     let (s, c) = (addr("198.18.0.2:80"), addr("198.18.0.1:2048"));
-    let listener = server.listen(ff_tcp::ListenAddr::any(80), ff_tcp::ListenOptions::default()).expect("listening");
+    let listener =
+        server.listen(ff_tcp::ListenAddr::any(80), ff_tcp::ListenOptions::default()).expect("listening");
     let now = Instant(1_000_000);
     let conn = client.connect(now, c, s).expect("connecting");
     let mut buf = [0; 1_500];

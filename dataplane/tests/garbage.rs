@@ -160,7 +160,7 @@ impl Server {
                 let _ = pair.stack.send(*socket, &bytes[..n]);
                 true
             }
-            Err(error) if error == ff_dataplane::sockets::SockError::WouldBlock => true,
+            Err(ff_dataplane::sockets::SockError::WouldBlock) => true,
             Err(_) => {
                 pair.stack.close(*socket).expect("closed");
                 false

@@ -184,9 +184,7 @@ fn connect_both_families_and_carry_data() {
         assert_eq!(pair.stack.peer_addr(client), Ok(addr(target)));
         assert_eq!(pair.stack.local_addr(client).map(|addr| addr.ip().to_string()), Ok(local.to_string()));
         assert_eq!(pair.stack.send_vectored(client, &[IoSlice::new(b"he"), IoSlice::new(b"llo")]), Ok(5));
-        pair.run_until(5_000_000, |pair| {
-            pair.peer.sockets.get_mut::<tcp::Socket>(server).recv_queue() == 5
-        });
+        pair.run_until(5_000_000, |pair| pair.peer.sockets.get_mut::<tcp::Socket>(server).recv_queue() == 5);
         pair.peer.sockets.get_mut::<tcp::Socket>(server).send_slice(b"and back").expect("sent");
         pair.run_until(5_000_000, |pair| pair.stack.queued_bytes(client) == Ok(8));
         let (mut a, mut b) = ([0; 3], [0; 16]);
@@ -418,7 +416,10 @@ fn options_keep_what_linux_keeps() {
     }
     assert_eq!(pair.stack.set_option(s, SockOpt::FastOpen(5)), Err(SockError::NotSupported));
     assert_eq!(pair.stack.set_option(s, SockOpt::V6Only(true)), Err(SockError::NoSuchOption));
-    assert_eq!(pair.stack.set_option(s, SockOpt::Congestion("vegas".into())), Err(SockError::NoSuchCongestionControl));
+    assert_eq!(
+        pair.stack.set_option(s, SockOpt::Congestion("vegas".into())),
+        Err(SockError::NoSuchCongestionControl)
+    );
     pair.stack.set_option(s, SockOpt::Congestion("reno".into())).expect("set");
     assert!(matches!(pair.stack.option(s, SockOptName::Congestion), Ok(SockOptValue::Name("reno"))));
     assert!(matches!(pair.stack.option(s, SockOptName::Linger), Ok(SockOptValue::Linger(None))));

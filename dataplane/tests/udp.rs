@@ -89,7 +89,10 @@ fn a_dual_stack_socket_shows_ipv4_mapped() {
     let (_, received) = recv(&mut pair, server).expect("a datagram");
     assert_eq!(received.from, addr("[::ffff:198.18.0.1]:4000"));
     assert_eq!(received.to, ip("::ffff:198.18.0.2"));
-    assert_eq!(pair.stack.send_to(server, &[IoSlice::new(b"a")], Some(received.from), Some(received.to)), Ok(1));
+    assert_eq!(
+        pair.stack.send_to(server, &[IoSlice::new(b"a")], Some(received.from), Some(received.to)),
+        Ok(1)
+    );
     pair.run_until(5_000_000, |pair| peer_recv(pair, handle).is_some());
 }
 
@@ -157,7 +160,8 @@ fn errors_are_sent_at_a_bounded_rate() {
     peer_send(&mut pair, handle, b"hello", "198.18.0.2:99");
     pair.run_for(1_000_000);
     for _ in 0..2_000 {
-        pair.net.inject(pair.stack_port, &packets::udp(addr("198.18.0.1:1"), addr("198.18.0.2:99"), b"flood"));
+        pair.net
+            .inject(pair.stack_port, &packets::udp(addr("198.18.0.1:1"), addr("198.18.0.2:99"), b"flood"));
     }
     while pair.stack.pass(ff_tcp::Instant(pair.now_us)).rx > 0 {}
     let answers = std::iter::from_fn(|| pair.net.eject(pair.peer_port)).count();
@@ -254,7 +258,8 @@ fn truncation_and_peek() {
     }
     pair.run_for(1_000);
     let mut small = [0; 5];
-    let received = pair.stack.recv_from(server, &mut [IoSliceMut::new(&mut small)], true).expect("a datagram");
+    let received =
+        pair.stack.recv_from(server, &mut [IoSliceMut::new(&mut small)], true).expect("a datagram");
     assert_eq!((received.len, received.full_len, &small), (5, 14, b"first"));
     let (mut a, mut b) = ([0; 6], [0; 2]);
     let received = pair

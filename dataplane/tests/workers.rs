@@ -33,7 +33,13 @@ fn config(worker: WorkerRef, workers: u16) -> StackConfig {
     StackConfig { worker, worker_count: workers, slot_count: 2, ..support::stack_config() }
 }
 
-fn worker(net: &MemoryNet, port: PortId, instance: &Instance<'static>, at: WorkerRef, queues: &[u16]) -> WorkerStack {
+fn worker(
+    net: &MemoryNet,
+    port: PortId,
+    instance: &Instance<'static>,
+    at: WorkerRef,
+    queues: &[u16],
+) -> WorkerStack {
     let owner = Owner { epoch: 1 + u32::from(at.slot), pid: 100 + u32::from(at.index) };
     let shared = Shared::of_instance(instance, at, owner, |_| false, 10_000_000).expect("opened");
     let (slot, index) = (usize::from(at.slot), usize::from(at.index));

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use ff_flowmap::{
-    FlowIndex, FlowRef, HeapMemory, Owner, Publication, Region, TcpTableWriter, UdpTableWriter, format_tcp_table,
-    format_udp_table, tcp_table_bytes, udp_table_bytes,
+    FlowIndex, FlowRef, HeapMemory, Owner, Publication, Region, TcpTableWriter, UdpTableWriter,
+    format_tcp_table, format_udp_table, tcp_table_bytes, udp_table_bytes,
 };
 use ff_tcp::IcmpError;
 
@@ -161,7 +161,12 @@ fn what_belongs_to_no_flow_goes_to_the_newest_generation() {
     view.newest = newest;
     let broadcast = Parsed { cast: Cast::Broadcast, ..udp() };
     for parsed in [packet(Class::Icmp { kind: 8 }, 1), packet(Class::Other, 47), broadcast] {
-        assert_eq!(judge(&parsed, Own::Unknown, false, &view), Verdict::Forward(newest), "{:?}", parsed.class);
+        assert_eq!(
+            judge(&parsed, Own::Unknown, false, &view),
+            Verdict::Forward(newest),
+            "{:?}",
+            parsed.class
+        );
         assert_eq!(judge(&parsed, Own::Unknown, true, &view), Verdict::Local, "never forwarded twice");
     }
     let fragment = Fragment { id: 1, offset: 0, more: true, next_header_at: 0, header_at: 0 };
@@ -197,7 +202,8 @@ fn a_parsed_frame_is_judged_by_its_own_flow() {
     let mut frame = vec![0; 54];
     frame[..6].copy_from_slice(&MAC);
     frame[12..14].copy_from_slice(&[8, 0]);
-    frame[14..34].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2]);
+    frame[14..34]
+        .copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2]);
     frame[34..38].copy_from_slice(&[0x0f, 0xa0, 0, 80]);
     frame[46] = 0x50;
     let sum = crate::ip::checksum::Checksum::new().bytes(&frame[14..34]).finish();

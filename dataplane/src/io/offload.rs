@@ -12,7 +12,12 @@ const TCP_CWR: u8 = 0x80;
 /// Completes `frame` as `offload` asks and hands the result to `out`: one frame, or with `tso_mss` one for
 /// each segment, taken from `alloc`. When `alloc` has none left the remaining segments are lost, as they
 /// would be on a wire.
-pub fn finish<F: Frame>(mut frame: F, offload: TxOffload, mut alloc: impl FnMut() -> Option<F>, mut out: impl FnMut(F)) {
+pub fn finish<F: Frame>(
+    mut frame: F,
+    offload: TxOffload,
+    mut alloc: impl FnMut() -> Option<F>,
+    mut out: impl FnMut(F),
+) {
     let l3 = usize::from(offload.l2_len);
     let l4 = l3 + usize::from(offload.l3_len);
     let payload = l4 + usize::from(offload.l4_len);

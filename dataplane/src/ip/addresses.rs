@@ -71,7 +71,8 @@ impl Addresses {
             // All nodes, and the solicited-node group of each address (RFC 4291, section 2.8). Others only
             // pass when a switch floods them.
             IpAddr::V6(ip) => {
-                ip == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1) || self.iter().any(|own| in_solicited_group(own, ip))
+                ip == Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
+                    || self.iter().any(|own| in_solicited_group(own, ip))
             }
         };
         if group { Destination::Group } else { Destination::Foreign }

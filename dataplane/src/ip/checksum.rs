@@ -108,7 +108,11 @@ mod tests {
     fn agrees_with_the_definition_at_every_length() {
         let bytes: Vec<u8> = (0..600u32).map(|i| (i * 7 + i / 3) as u8).collect();
         for len in 0..bytes.len() {
-            assert_eq!(Checksum::new().bytes(&bytes[..len]).finish(), slow(&bytes[..len]).to_be_bytes(), "{len}");
+            assert_eq!(
+                Checksum::new().bytes(&bytes[..len]).finish(),
+                slow(&bytes[..len]).to_be_bytes(),
+                "{len}"
+            );
         }
         let ones = vec![0xff; 65_536];
         assert_eq!(Checksum::new().bytes(&ones).finish(), slow(&ones).to_be_bytes());

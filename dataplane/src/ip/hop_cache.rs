@@ -33,7 +33,9 @@ impl HopCache {
 
     pub(crate) fn get(&self, now: Instant, changes: u64, hop: IpAddr) -> Option<[u8; 6]> {
         match self.entries[place(hop)] {
-            Some(entry) if entry.hop == hop && self.changes == changes && now < entry.until => Some(entry.mac),
+            Some(entry) if entry.hop == hop && self.changes == changes && now < entry.until => {
+                Some(entry.mac)
+            }
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ use super::link_address::{self, ARP_BYTES, LinkMessage, NDP_HOP_LIMIT};
 use super::output::{Cut, FRAGMENT_BYTES, HOP_LIMIT, IpHeader, ethernet, header_bytes};
 use super::parse::{ETHERNET_BYTES, ETHERTYPE_ARP, ICMPV6, Parsed, TCP, UDP};
 use super::pmtu::PathMtus;
-use super::reassembly::{ReassemblyLimits, Reassembler};
+use super::reassembly::{Reassembler, ReassemblyLimits};
 use super::waiting::Waiting;
 use crate::io::{Capabilities, Frame, PacketIo};
 
@@ -157,7 +157,7 @@ impl<F: Frame> IpLayer<F> {
         let mtu = self.pmtus.get(now, header.dst, self.mtu);
         if ip_bytes + payload.len() <= usize::from(mtu) {
             let frame = self.fill(io, header, payload, None).ok_or(SendError::NoMemory)?;
-            self.to_hop(io, now, frame, hop);
+            self.send_to_hop(io, now, frame, hop);
             return Ok(());
         }
         if header.dont_fragment {
@@ -172,7 +172,7 @@ impl<F: Frame> IpLayer<F> {
             let part = &payload[at..payload.len().min(at + room)];
             let cut = Cut { id, offset: at as u16, more: at + part.len() < payload.len() };
             let frame = self.fill(io, header, part, Some(cut)).ok_or(SendError::NoMemory)?;
-            self.to_hop(io, now, frame, hop);
+            self.send_to_hop(io, now, frame, hop);
             at += part.len();
         }
         Ok(())
@@ -191,9 +191,7 @@ impl<F: Frame> IpLayer<F> {
             at += FRAGMENT_BYTES;
         }
         let len = at + payload.len();
-        let Some(mut frame) = io.alloc().filter(|frame| frame.capacity() >= len) else {
-            return None;
-        };
+        let mut frame = io.alloc().filter(|frame| frame.capacity() >= len)?;
         frame.set_len(len);
         let bytes = frame.bytes_mut();
         bytes[at..].copy_from_slice(payload);
@@ -206,7 +204,13 @@ impl<F: Frame> IpLayer<F> {
     }
 
     /// Sends a finished frame to `hop`, now or when its address is known.
-    pub(crate) fn to_hop<P: PacketIo<Frame = F>>(&mut self, io: &mut P, now: Instant, mut frame: F, hop: IpAddr) {
+    pub(crate) fn send_to_hop<P: PacketIo<Frame = F>>(
+        &mut self,
+        io: &mut P,
+        now: Instant,
+        mut frame: F,
+        hop: IpAddr,
+    ) {
         let changes = self.neighbours.table().changes();
         if let Some(mac) = self.hops.get(now, changes, hop) {
             frame.bytes_mut()[..6].copy_from_slice(&mac);
@@ -450,7 +454,13 @@ impl<F: Frame> IpLayer<F> {
 
     /// Another host uses an address of ours. It is told so, rarely; the address is kept, since a server that
     /// goes away because of one packet would be an easy prey (RFC 5227, section 2.4 c).
-    fn on_conflict<P: PacketIo<Frame = F>>(&mut self, io: &mut P, now: Instant, ip: IpAddr, mac: Option<[u8; 6]>) {
+    fn on_conflict<P: PacketIo<Frame = F>>(
+        &mut self,
+        io: &mut P,
+        now: Instant,
+        ip: IpAddr,
+        mac: Option<[u8; 6]>,
+    ) {
         let own_mac = self.addresses.mac();
         // Our own words, looped back by a switch, a hub, or the other end of a TAP.
         if mac == Some(own_mac) {
@@ -467,7 +477,12 @@ impl<F: Frame> IpLayer<F> {
     }
 
     /// Says that `own` is at our MAC address: to the one who asked, or to all.
-    fn advertise<P: PacketIo<Frame = F>>(&mut self, io: &mut P, own: Ipv6Addr, to: Option<(Ipv6Addr, [u8; 6])>) {
+    fn advertise<P: PacketIo<Frame = F>>(
+        &mut self,
+        io: &mut P,
+        own: Ipv6Addr,
+        to: Option<(Ipv6Addr, [u8; 6])>,
+    ) {
         let all = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         let (dst, mac) = to.unwrap_or((all, group_mac(all.into())));
         let message = link_address::advertisement(own, dst, own, self.addresses.mac(), to.is_some());
@@ -588,7 +603,8 @@ impl<F: Frame> IpLayer<F> {
     fn report_expired<P: PacketIo<Frame = F>>(&mut self, io: &mut P, now: Instant, packet: &[u8]) {
         let (src, dst, icmp_type) = match packet {
             [first, ..] if first >> 4 == 4 && packet.len() >= 20 => {
-                let ip = |at: usize| IpAddr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
+                let ip =
+                    |at: usize| IpAddr::from([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
                 (ip(12), ip(16), 11)
             }
             [first, ..] if first >> 4 == 6 && packet.len() >= 40 => {

@@ -161,7 +161,12 @@ fn link_layer_option(mut options: &[u8], wanted: u8) -> Result<Option<[u8; 6]>, 
 
 /// A neighbour solicitation from `src` for `target`; without a source (duplicate address detection) it is 8
 /// bytes shorter, since there is no address to tell.
-pub(crate) fn solicitation(src: Ipv6Addr, dst: Ipv6Addr, target: Ipv6Addr, mac: [u8; 6]) -> ([u8; NDP_BYTES], usize) {
+pub(crate) fn solicitation(
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    target: Ipv6Addr,
+    mac: [u8; 6],
+) -> ([u8; NDP_BYTES], usize) {
     let len = if src.is_unspecified() { NDP_BYTES - 8 } else { NDP_BYTES };
     (message(SOLICITATION, 0, (src, dst), target, (1, mac), len), len)
 }

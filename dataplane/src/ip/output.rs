@@ -85,7 +85,7 @@ impl IpHeader {
         device_checksum: bool,
     ) {
         let (id, place) = match cut {
-            Some(cut) => (cut.id as u16, u16::from(cut.more) << 13 | cut.offset / 8),
+            Some(cut) => (cut.id as u16, (u16::from(cut.more) << 13) | (cut.offset / 8)),
             // What fits is never to be cut on the way: a router that cannot pass it on says so, and the path
             // MTU is learned. Such a packet needs no identification (RFC 6864, section 4.1).
             None => (0, 0x4000),

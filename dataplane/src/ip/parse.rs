@@ -246,7 +246,11 @@ fn ipv4(frame: &[u8], link: Link) -> Result<Parsed, DropReason> {
     let header: &[u8; IPV4_BYTES] = packet.first_chunk().ok_or(DropReason::BadIpHeader)?;
     let header_bytes = usize::from(header[0] & 0xf) * 4;
     let total_bytes = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES || total_bytes < header_bytes || total_bytes > packet.len() {
+    if header[0] >> 4 != 4
+        || header_bytes < IPV4_BYTES
+        || total_bytes < header_bytes
+        || total_bytes > packet.len()
+    {
         return Err(DropReason::BadIpHeader);
     }
     let good = match link.rx.l3 {
@@ -263,7 +267,12 @@ fn ipv4(frame: &[u8], link: Link) -> Result<Parsed, DropReason> {
     let src = std::net::Ipv4Addr::new(header[12], header[13], header[14], header[15]);
     let dst = std::net::Ipv4Addr::new(header[16], header[17], header[18], header[19]);
     // A sender that is a group, all, or this host itself is a lie (RFC 1122, section 3.2.1.3).
-    if src.is_multicast() || src.is_broadcast() || src.is_loopback() || dst.is_loopback() || dst.is_unspecified() {
+    if src.is_multicast()
+        || src.is_broadcast()
+        || src.is_loopback()
+        || dst.is_loopback()
+        || dst.is_unspecified()
+    {
         return Err(DropReason::BadSource);
     }
     let place = u16::from_be_bytes([header[6], header[7]]);

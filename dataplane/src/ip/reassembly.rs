@@ -78,7 +78,9 @@ impl Reassembler {
 
     /// Takes a fragment; `parsed` must be what was read of `bytes`, and be a fragment.
     pub fn push(&mut self, now: Instant, parsed: &Parsed, bytes: &[u8]) -> Outcome {
-        let Class::Fragment(fragment) = parsed.class else { return Outcome::Dropped(DropReason::BadIpHeader) };
+        let Class::Fragment(fragment) = parsed.class else {
+            return Outcome::Dropped(DropReason::BadIpHeader);
+        };
         let part = parsed.l4_bytes(bytes);
         let start = usize::from(fragment.offset);
         let end = start + part.len();
@@ -88,7 +90,10 @@ impl Reassembler {
         // A part that is not the last must be a multiple of 8 bytes (RFC 791; RFC 8200, section 4.5), and the
         // whole must fit into the length field.
         let counted = header.len() - if parsed.key.family == 4 { 0 } else { IPV6_BYTES };
-        if part.is_empty() || (fragment.more && part.len() % 8 != 0) || end + counted > usize::from(u16::MAX) {
+        if part.is_empty()
+            || (fragment.more && !part.len().is_multiple_of(8))
+            || end + counted > usize::from(u16::MAX)
+        {
             return Outcome::Dropped(DropReason::BadFragment);
         }
         // The protocol is part of the name in IPv4, not in IPv6, where a later fragment may show another.
@@ -218,7 +223,8 @@ impl Packet {
         let at = self.pieces.partition_point(|piece| piece.0 <= start);
         let touches_before = at > 0 && self.pieces[at - 1].1 > start;
         let touches_after = self.pieces.get(at).is_some_and(|piece| piece.0 < end);
-        if touches_before && self.pieces[at - 1].1 >= end && self.payload[start..end] == *part && !contradicts {
+        if touches_before && self.pieces[at - 1].1 >= end && self.payload[start..end] == *part && !contradicts
+        {
             return Ok(());
         }
         if contradicts || touches_before || touches_after {

@@ -128,7 +128,10 @@ mod tests {
         assert!(!ports.conflicts(80, &with(true, false, false, 2)));
         assert!(ports.conflicts(80, &with(false, false, false, 2)));
         ports.set(80, with(true, false, true, 1));
-        assert!(ports.conflicts(80, &with(true, false, false, 2)), "a listener does not share by SO_REUSEADDR");
+        assert!(
+            ports.conflicts(80, &with(true, false, false, 2)),
+            "a listener does not share by SO_REUSEADDR"
+        );
         ports.set(80, with(true, true, true, 1));
         assert!(!ports.conflicts(80, &with(false, true, true, 2)));
         ports.remove(80, SocketId { index: 1, generation: 0 });

@@ -7,7 +7,9 @@ use ff_flowmap::FlowIndex;
 
 use super::bind::{Hold, PortMap, Scope};
 use super::table::{Body, Flags, Socket, TcpSettings, UdpSocket};
-use super::{Domain, Kind, Readiness, Received, Shutdown, SockError, SocketEvent, SocketId, canonical, present};
+use super::{
+    Domain, Kind, Readiness, Received, Shutdown, SockError, SocketEvent, SocketId, canonical, present,
+};
 use crate::io::PacketIo;
 use crate::stack::Stack;
 use crate::udp::UdpState;
@@ -156,7 +158,9 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         let peer = canonical(peer);
         match (socket.domain, peer) {
             (Domain::Ipv4, SocketAddr::V6(_)) => return Err(SockError::FamilyNotSupported),
-            (Domain::Ipv6, SocketAddr::V4(_)) if socket.flags.v6_only => return Err(SockError::NetUnreachable),
+            (Domain::Ipv6, SocketAddr::V4(_)) if socket.flags.v6_only => {
+                return Err(SockError::NetUnreachable);
+            }
             _ => {}
         }
         match socket.kind() {
@@ -172,7 +176,9 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     pub fn recv(&mut self, s: SocketId, buf: &mut [u8], peek: bool) -> Result<usize> {
         match self.sockets.get(s)?.kind() {
             Kind::Stream => self.tcp_recv(s, buf, peek),
-            Kind::Datagram => self.udp_recv(s, &mut [IoSliceMut::new(buf)], peek).map(|received| received.len),
+            Kind::Datagram => {
+                self.udp_recv(s, &mut [IoSliceMut::new(buf)], peek).map(|received| received.len)
+            }
         }
     }
 
@@ -287,7 +293,9 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         };
         let addr = of_conn.or(socket.bound).map(|addr| match (socket.domain, addr.ip()) {
             // A dual-stack socket bound to any address shows `::`, not `::ffff:0.0.0.0`.
-            (Domain::Ipv6, ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([0u16; 8]), addr.port()),
+            (Domain::Ipv6, ip) if ip.is_unspecified() => {
+                SocketAddr::new(IpAddr::from([0u16; 8]), addr.port())
+            }
             _ => present(socket.domain, addr),
         });
         Ok(addr.unwrap_or_else(|| socket.domain.unspecified()))

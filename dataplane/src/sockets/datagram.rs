@@ -140,7 +140,12 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         }
     }
 
-    pub(super) fn udp_recv(&mut self, s: SocketId, bufs: &mut [IoSliceMut<'_>], peek: bool) -> Result<Received> {
+    pub(super) fn udp_recv(
+        &mut self,
+        s: SocketId,
+        bufs: &mut [IoSliceMut<'_>],
+        peek: bool,
+    ) -> Result<Received> {
         let domain = self.sockets.get(s)?.domain;
         let udp = self.udp(s)?;
         if let Some(error) = udp.state.error.take() {
@@ -188,7 +193,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         if udp.state.read_shut {
             return Some(false);
         }
-        let datagram = Datagram { from: key.remote_addr(), to: key.local_addr().ip(), payload: payload.into() };
+        let datagram =
+            Datagram { from: key.remote_addr(), to: key.local_addr().ip(), payload: payload.into() };
         let rcvbuf_bytes = udp.rcvbuf_bytes as usize;
         let queued = udp.state.push(datagram, rcvbuf_bytes);
         if queued {
@@ -214,7 +220,9 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             return;
         }
         let error = match (error, key.family) {
-            (IcmpError::Unreachable { code: 3 }, 4) | (IcmpError::Unreachable { code: 4 }, 6) => SockError::Refused,
+            (IcmpError::Unreachable { code: 3 }, 4) | (IcmpError::Unreachable { code: 4 }, 6) => {
+                SockError::Refused
+            }
             (IcmpError::Unreachable { code: 0 }, _) => SockError::NetUnreachable,
             (IcmpError::Unreachable { .. }, _) => SockError::HostUnreachable,
             (IcmpError::TimeExceeded | IcmpError::TooBig { .. }, _) => return,

@@ -60,7 +60,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
                 flags.tos = byte_or_default(value, 0)?;
                 Ok(())
             }
-            SockOpt::Ttl(value) if value == 0 => Err(SockError::Invalid),
+            SockOpt::Ttl(0) => Err(SockError::Invalid),
             SockOpt::Ttl(value) => {
                 flags.ttl = byte_or_default(value, 0)?;
                 Ok(())
@@ -189,7 +189,9 @@ fn apply(options: &mut SocketOptions, option: &SockOpt, rcv_max: u32, snd_max: u
     match *option {
         SockOpt::Linger(linger) => options.linger_s = linger,
         SockOpt::KeepAlive(on) => options.keepalive.enabled = on,
-        SockOpt::KeepIdle(value) => options.keepalive.idle_us = in_range(value, 1, KEEP_SECONDS_MAX)? * 1_000_000,
+        SockOpt::KeepIdle(value) => {
+            options.keepalive.idle_us = in_range(value, 1, KEEP_SECONDS_MAX)? * 1_000_000
+        }
         SockOpt::KeepIntvl(value) => {
             options.keepalive.interval_us = in_range(value, 1, KEEP_SECONDS_MAX)? * 1_000_000;
         }
@@ -217,8 +219,12 @@ fn set_udp_option(socket: &mut Socket, option: &SockOpt, engine: &ff_tcp::Engine
     let domain = socket.domain;
     let Body::Udp(udp) = &mut socket.body else { return Err(SockError::NoSuchOption) };
     match *option {
-        SockOpt::RcvBuf(value) => udp.rcvbuf_bytes = 2 * buffer_bytes(value, engine.rcv_buf_max_bytes, RCVBUF_MIN),
-        SockOpt::SndBuf(value) => udp.sndbuf_bytes = 2 * buffer_bytes(value, engine.snd_buf_max_bytes, SNDBUF_MIN),
+        SockOpt::RcvBuf(value) => {
+            udp.rcvbuf_bytes = 2 * buffer_bytes(value, engine.rcv_buf_max_bytes, RCVBUF_MIN)
+        }
+        SockOpt::SndBuf(value) => {
+            udp.sndbuf_bytes = 2 * buffer_bytes(value, engine.snd_buf_max_bytes, SNDBUF_MIN)
+        }
         SockOpt::PktInfo(on) => udp.pktinfo = on,
         SockOpt::RecvPktInfo6(_) if domain == Domain::Ipv4 => return Err(SockError::NoSuchOption),
         SockOpt::RecvPktInfo6(on) => udp.recv_pktinfo6 = on,
@@ -288,7 +294,9 @@ mod tests {
 
     #[test]
     fn defer_accept_rounds_as_linux_does() {
-        for (asked, kept) in [(0, 0), (-1, 0), (1, 1), (2, 3), (5, 7), (7, 7), (30, 31), (100, 127), (128, 247)] {
+        for (asked, kept) in
+            [(0, 0), (-1, 0), (1, 1), (2, 3), (5, 7), (7, 7), (30, 31), (100, 127), (128, 247)]
+        {
             assert_eq!(rounded_defer_accept(asked), kept, "{asked}");
         }
     }
@@ -296,7 +304,9 @@ mod tests {
     #[test]
     fn buffers_are_bounded_and_doubled() {
         let mut options = SocketOptions::default();
-        for (asked, shown) in [(65_536, 131_072), (1, 2_304), (0, 2_304), (-1, 2_000_000), (5_000_000, 2_000_000)] {
+        for (asked, shown) in
+            [(65_536, 131_072), (1, 2_304), (0, 2_304), (-1, 2_000_000), (5_000_000, 2_000_000)]
+        {
             apply(&mut options, &SockOpt::RcvBuf(asked), 1_000_000, 1_000_000).expect("any size is taken");
             assert_eq!(options.rcvbuf_bytes.map(doubled), Some(shown), "{asked}");
         }

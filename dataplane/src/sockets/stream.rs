@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use ff_flowmap::{FlowIndex, FlowKey};
 use ff_tcp::{
-    ConnId, ConnectError, Event, ListenAddr, ListenError, ListenOptions, ListenerId, Readiness, SocketRef, State,
+    ConnId, ConnectError, Event, ListenAddr, ListenError, ListenOptions, ListenerId, Readiness, SocketRef,
+    State,
 };
 
 use super::calls::Result;
@@ -73,7 +74,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
 
     /// Joins the listener at `addr`, or opens it.
     fn join_listener(&mut self, s: SocketId, addr: ListenAddr, settings: &TcpSettings) -> Result<u32> {
-        let same = |shared: &Option<SharedListener>| shared.as_ref().is_some_and(|shared| shared.addr == addr);
+        let same =
+            |shared: &Option<SharedListener>| shared.as_ref().is_some_and(|shared| shared.addr == addr);
         if let Some(place) = self.listeners.iter().position(same) {
             if let Some(shared) = &mut self.listeners[place] {
                 shared.members.push(s);
@@ -318,7 +320,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
                 SocketRef::Listener(id) => {
                     let place = token as usize;
                     let shared = self.listeners.get(place).and_then(Option::as_ref);
-                    let members = shared.filter(|shared| shared.id == id).map(|shared| shared.members.clone());
+                    let members =
+                        shared.filter(|shared| shared.id == id).map(|shared| shared.members.clone());
                     for member in members.unwrap_or_default() {
                         self.post(member, edges);
                     }

@@ -37,7 +37,14 @@ pub fn arp(operation: u16, sender: ([u8; 4], [u8; 6]), target: ([u8; 4], [u8; 6]
 }
 
 /// An IPv4 packet: identification, flags and offset as they stand on the wire.
-pub fn ipv4(src: IpAddr, dst: IpAddr, protocol: u8, place: (u16, u16), options: &[u8], payload: &[u8]) -> Vec<u8> {
+pub fn ipv4(
+    src: IpAddr,
+    dst: IpAddr,
+    protocol: u8,
+    place: (u16, u16),
+    options: &[u8],
+    payload: &[u8],
+) -> Vec<u8> {
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (src, dst) else { panic!("IPv4 addresses") };
     assert_eq!(options.len() % 4, 0);
     let header_bytes = 20 + options.len();
@@ -90,7 +97,15 @@ pub fn udp(src: SocketAddr, dst: SocketAddr, payload: &[u8]) -> Vec<u8> {
     ip_packet(src.ip(), dst.ip(), 17, &udp_bytes(src, dst, payload))
 }
 
-pub fn tcp(src: SocketAddr, dst: SocketAddr, seq: u32, ack: u32, flags: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
+pub fn tcp(
+    src: SocketAddr,
+    dst: SocketAddr,
+    seq: u32,
+    ack: u32,
+    flags: u8,
+    options: &[u8],
+    payload: &[u8],
+) -> Vec<u8> {
     assert_eq!(options.len() % 4, 0);
     let mut tcp = Vec::new();
     tcp.extend_from_slice(&src.port().to_be_bytes());
@@ -149,7 +164,14 @@ pub fn advertisement(src: IpAddr, dst: IpAddr, target: IpAddr, flags: u8, mac: [
 }
 
 /// The transport payload cut into IPv4 fragments of `part` bytes.
-pub fn fragments_v4(src: IpAddr, dst: IpAddr, protocol: u8, id: u16, payload: &[u8], part: usize) -> Vec<Vec<u8>> {
+pub fn fragments_v4(
+    src: IpAddr,
+    dst: IpAddr,
+    protocol: u8,
+    id: u16,
+    payload: &[u8],
+    part: usize,
+) -> Vec<Vec<u8>> {
     let count = payload.len().div_ceil(part);
     (0..count)
         .map(|n| {
@@ -162,7 +184,14 @@ pub fn fragments_v4(src: IpAddr, dst: IpAddr, protocol: u8, id: u16, payload: &[
 }
 
 /// The same for IPv6.
-pub fn fragments_v6(src: IpAddr, dst: IpAddr, protocol: u8, id: u32, payload: &[u8], part: usize) -> Vec<Vec<u8>> {
+pub fn fragments_v6(
+    src: IpAddr,
+    dst: IpAddr,
+    protocol: u8,
+    id: u32,
+    payload: &[u8],
+    part: usize,
+) -> Vec<Vec<u8>> {
     let count = payload.len().div_ceil(part);
     (0..count)
         .map(|n| {
@@ -227,7 +256,8 @@ fn mend_l4(l4: &mut [u8], src: IpAddr, dst: IpAddr, protocol: u8) {
         return;
     }
     l4[at..at + 2].fill(0);
-    let start = if protocol == 1 { Checksum::new() } else { Checksum::new().pseudo(src, dst, protocol, l4.len()) };
+    let start =
+        if protocol == 1 { Checksum::new() } else { Checksum::new().pseudo(src, dst, protocol, l4.len()) };
     let sum = start.bytes(l4).finish();
     l4[at..at + 2].copy_from_slice(&sum);
 }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::MemoryIo;
 use super::faults::{Faults, Rng};
 use super::frame::{FramePool, HeapFrame};
-use super::MemoryIo;
 use crate::io::offload;
 use crate::io::pcap::PcapWriter;
 use crate::io::{Capabilities, ChecksumState, Frame, RxChecksum, WorkerRef};
@@ -166,9 +166,10 @@ impl MemoryNet {
     /// When the next frame on any wire arrives; the clock's time if one waits already.
     pub fn next_arrival_us(&self) -> Option<u64> {
         let net = self.lock();
-        let waiting = net.ports.iter().any(|p| {
-            p.queues.iter().any(|q| !q.is_empty()) || p.inboxes.values().any(|q| !q.is_empty())
-        });
+        let waiting = net
+            .ports
+            .iter()
+            .any(|p| p.queues.iter().any(|q| !q.is_empty()) || p.inboxes.values().any(|q| !q.is_empty()));
         if waiting {
             return Some(net.now_us);
         }
@@ -296,10 +297,10 @@ impl Net {
             let to = &mut self.ports[peer.0];
             let Some(mut copy) = to.pool.alloc() else { return };
             copy.fill(frame.bytes());
-            if let Some(bit) = fate.flip {
-                if let Some(byte) = copy.bytes_mut().get_mut(bit / 8) {
-                    *byte ^= 1 << (bit % 8);
-                }
+            if let Some(bit) = fate.flip
+                && let Some(byte) = copy.bytes_mut().get_mut(bit / 8)
+            {
+                *byte ^= 1 << (bit % 8);
             }
             let mut arrival_us = now_us + delay_us;
             if !fate.out_of_order {
@@ -358,7 +359,10 @@ fn steer(frame: &[u8], queues: usize) -> usize {
         return 0;
     }
     let fields = match frame.get(12..14) {
-        Some([0x08, 0x00]) if frame.get(14) == Some(&0x45) && frame.get(20..22).is_some_and(|f| f[0] & 0x3f == 0 && f[1] == 0) => {
+        Some([0x08, 0x00])
+            if frame.get(14) == Some(&0x45)
+                && frame.get(20..22).is_some_and(|f| f[0] & 0x3f == 0 && f[1] == 0) =>
+        {
             frame.get(26..38)
         }
         Some([0x86, 0xdd]) if matches!(frame.get(20), Some(6 | 17)) => frame.get(22..58),

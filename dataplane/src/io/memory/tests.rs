@@ -125,7 +125,7 @@ fn forwarding_goes_to_the_inbox_and_a_dead_worker_has_none() {
     assert_eq!(number(burst[0].bytes()), 5);
     net.detach(port, other);
     let forwarded = frame(&mut a, 6);
-    let back = a.forward(other, forwarded).err().expect("given back");
+    let back = a.forward(other, forwarded).expect_err("given back");
     assert_eq!(number(back.bytes()), 6);
     assert_eq!((a.counters().forwarded, a.counters().forward_full), (1, 1));
 }

@@ -15,7 +15,8 @@ fn ethernet(ethertype: u16, packet: &[u8]) -> Vec<u8> {
 fn v4(protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let header_bytes = 20 + options.len();
     let total = ((header_bytes + payload.len()) as u16).to_be_bytes();
-    let mut packet = vec![0x40 | (header_bytes / 4) as u8, 0x12, total[0], total[1], 0, 0, 0, 0, 61, protocol, 0, 0];
+    let mut packet =
+        vec![0x40 | (header_bytes / 4) as u8, 0x12, total[0], total[1], 0, 0, 0, 0, 61, protocol, 0, 0];
     packet.extend_from_slice(&[198, 18, 0, 1, 198, 18, 0, 2]);
     packet.extend_from_slice(options);
     let sum = Checksum::new().bytes(&packet).finish();
@@ -108,7 +109,11 @@ fn who_it_is_for() {
 fn ipv4_headers_that_lie() {
     let good = v4(6, &[], &TCP_HEADER);
     for (at, value) in [(0, 0x55), (0, 0x44), (0, 0x4f), (2, 0xff), (3, 19)] {
-        assert_eq!(reason(&v4_with(good.clone(), at, value)), DropReason::BadIpHeader, "byte {at} = {value:#x}");
+        assert_eq!(
+            reason(&v4_with(good.clone(), at, value)),
+            DropReason::BadIpHeader,
+            "byte {at} = {value:#x}"
+        );
     }
     let mut sum = good.clone();
     sum[24] ^= 1;
@@ -149,7 +154,10 @@ fn ipv4_fragments() {
     let parsed = read(&frame).expect("well-formed");
     assert_eq!((parsed.class, parsed.key.local_port), (Class::Fragment(expected), 0));
     // "Don't fragment" is no fragment.
-    assert!(matches!(read(&v4_with(v4(6, &[], &TCP_HEADER), 6, 0x40)).expect("well-formed").class, Class::Tcp { .. }));
+    assert!(matches!(
+        read(&v4_with(v4(6, &[], &TCP_HEADER), 6, 0x40)).expect("well-formed").class,
+        Class::Tcp { .. }
+    ));
 }
 
 #[test]
@@ -159,9 +167,7 @@ fn ipv6_extension_headers() {
     assert_eq!(tcp_behind(0, &padded).map(|p| (p.class, p.l4)), Ok((Class::Tcp { flags: 0x12 }, 62)));
     assert_eq!(tcp_behind(60, &padded).map(|p| p.l4), Ok(62));
     assert_eq!(tcp_behind(43, &[6, 0, 0, 0, 0, 0, 0, 0]).map(|p| p.l4), Ok(62), "no segments left");
-    let problem = |code, pointer, multicast_too| {
-        Ok(Class::ParameterProblem { code, pointer, multicast_too })
-    };
+    let problem = |code, pointer, multicast_too| Ok(Class::ParameterProblem { code, pointer, multicast_too });
     let class = |next, headers: &[u8]| tcp_behind(next, headers).map(|parsed| parsed.class);
     assert_eq!(class(43, &[6, 0, 0, 1, 0, 0, 0, 0]), problem(0, 42, false), "routing with segments left");
     let twice = [0, 0, 1, 4, 0, 0, 0, 0, 6, 0, 1, 4, 0, 0, 0, 0];
