@@ -64,7 +64,15 @@ impl Device {
                 let running = instance::start_port(eal, &layout, &address.to_string(), port.mtu)?;
                 Self::ethernet(settings, running, None)
             }
-            DeviceKey::AfPacket(ifname) => Self::af_packet(ifname, layout.workers),
+            DeviceKey::AfPacket(ifname) => {
+                if port.mac.is_some() {
+                    tracing::warn!(
+                        "mac= has no effect on {ifname}, whose own address is used: ip link set {ifname} address \
+                         changes it"
+                    );
+                }
+                Self::af_packet(ifname, layout.workers)
+            }
             DeviceKey::Wire => {
                 instance::create_wire(eal, &layout, PORT, WIRE_RING_SLOTS, WIRE_CLIENTS)?;
                 Ok(Self {

@@ -109,8 +109,10 @@ impl RunningInstance {
                 Answer::Later { at_us: answer_at_us }
             }
             Decision::Refused { refused, .. } => {
-                self.places.refused(now_us);
-                tracing::warn!("worker {pid} of nginx master {master_pid} gets no place: {refused}");
+                // nginx tries again for ever: said once, and then ever less often.
+                if is_news(self.places.refused(now_us)) {
+                    tracing::warn!("worker {pid} of nginx master {master_pid} gets no place: {refused}");
+                }
                 Answer::Refused(Refusal { code: refused.code().to_owned(), reason: refused.to_string() })
             }
             Decision::Place { generation, index, opens, .. } => {
@@ -175,7 +177,9 @@ impl RunningInstance {
             Some(_) => {}
         }
         self.places.attached(generation, index, pid, master_pid, now_us);
-        tracing::info!("worker {pid} attaches as worker {index} of generation {}", generation.epoch);
+        if is_news(self.places.failures(generation, index)) {
+            tracing::info!("worker {pid} attaches as worker {index} of generation {}", generation.epoch);
+        }
         let mut plan = self.plan(eal_args);
         plan.epoch = generation.epoch;
         plan.slot = slot;
@@ -235,8 +239,10 @@ impl RunningInstance {
 
     /// A worker says why it could not attach.
     pub fn attach_failed(&mut self, pid: u32, reason: &str) {
-        tracing::error!("worker {pid} could not attach: {reason}");
-        self.attach_failures += 1;
+        self.attach_failures = self.attach_failures.saturating_add(1);
+        if is_news(self.attach_failures) {
+            tracing::error!("worker {pid} could not attach: {reason}");
+        }
         self.last_attach_failure = Some(format!("worker {pid}: {reason}"));
         self.explained.push(pid);
     }
@@ -345,8 +351,10 @@ impl RunningInstance {
         if !was_ready && explained.is_none() {
             let reason =
                 format!("worker {pid} (index {index}) ended before it was ready: see nginx's error log");
-            tracing::error!("{reason}");
-            self.attach_failures += 1;
+            self.attach_failures = self.attach_failures.saturating_add(1);
+            if is_news(self.attach_failures) {
+                tracing::error!("{reason}");
+            }
             self.last_attach_failure = Some(reason);
         }
         let dead = Owner { epoch: generation.epoch, pid };
@@ -359,17 +367,19 @@ impl RunningInstance {
             .map(|(queue, _)| queue as u16)
             .collect();
         let worker = WorkerId { slot: generation.slot as u16, index };
+        let failures = self.places.failures(generation, index);
         // SAFETY: its pidfd says that it has ended, it had this place, and no successor is let in before this returns:
         // that happens in this thread.
         let restored = unsafe { self.ground().restore_worker(worker, pid, &queues) };
         match restored {
-            Ok(restored) => tracing::info!(
+            Ok(restored) if is_news(failures) => tracing::info!(
                 "worker {pid} (index {index}, generation {}) ended; {} packet buffers and {} files of it taken back{}",
                 generation.epoch,
                 restored.mbufs,
                 restored.files,
                 if restored.pools_incomplete > 0 { ", a later look may find a burst more" } else { "" }
             ),
+            Ok(_) => {}
             Err(error) => tracing::error!(
                 "what worker {pid} held cannot be taken back: {error}: ffctl stop, then start"
             ),
@@ -379,8 +389,7 @@ impl RunningInstance {
                 "the tables of worker {pid} cannot be taken back: {error}: ffctl stop, then start"
             );
         }
-        let failures = self.places.failures(generation, index);
-        if failures > 1 {
+        if failures > 1 && is_news(failures) {
             tracing::warn!(
                 "worker {index} died {failures} times in a row right after its start: its respawns are slowed down, \
                  see nginx's error log"
@@ -467,6 +476,12 @@ impl RunningInstance {
         drop(lock);
         ExitCode::SUCCESS
     }
+}
+
+/// Whether the `count`th time of something that may go on for ever belongs into the log: the first ones, and then each
+/// time that it has doubled.
+fn is_news(count: u32) -> bool {
+    count <= 4 || count.is_power_of_two()
 }
 
 /// Files of DPDK, once it was cleaned up.

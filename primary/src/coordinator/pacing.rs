@@ -22,9 +22,9 @@ impl Pacing {
             *self = Self::default();
             return;
         }
-        let delay_us = DELAY_FIRST_US.checked_shl(self.failures).unwrap_or(DELAY_MAX_US).min(DELAY_MAX_US);
-        // Saturating where the shift has long reached the maximum.
-        self.failures = (self.failures + 1).min(16);
+        // Beyond seven doublings the maximum is reached.
+        let delay_us = (DELAY_FIRST_US << self.failures.min(16)).min(DELAY_MAX_US);
+        self.failures = self.failures.saturating_add(1);
         self.not_before_us = now_us + delay_us;
     }
 

@@ -237,9 +237,10 @@ impl Places {
         }
     }
 
-    /// A worker was refused: the next one is answered later.
-    pub fn refused(&mut self, now_us: u64) {
+    /// A worker was refused: the next one is answered later. How many were so far, since all were READY.
+    pub fn refused(&mut self, now_us: u64) -> u32 {
         self.refusals.ended(now_us, now_us);
+        self.refusals.failures()
     }
 
     /// A worker says READY; said again, it changes nothing.

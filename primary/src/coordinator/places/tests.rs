@@ -11,7 +11,7 @@ fn attach(places: &mut Places, pid: u32, master: u32, now_us: u64) -> Decision {
         Decision::Place { generation, index, .. } => {
             places.attached(*generation, *index, pid, master, now_us)
         }
-        Decision::Refused { .. } => places.refused(now_us),
+        Decision::Refused { .. } => drop(places.refused(now_us)),
     }
     decision
 }
