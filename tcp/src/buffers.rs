@@ -44,9 +44,9 @@ impl Pool {
         self.in_use_bytes
     }
 
-    /// Whether writes would be refused.
+    /// Whether even the smallest ring would be refused to a writer.
     pub(crate) fn tight(&self) -> bool {
-        self.in_use_bytes >= self.limit_bytes / 8 * 7
+        self.in_use_bytes + (1 << CLASS_MIN_SHIFT) > self.limit_bytes / 8 * 7
     }
 
     /// Whether half of the limit is used: buffers stop growing beyond their first size.

@@ -56,7 +56,7 @@ impl Record {
 /// RACK's view (RFC 8985, section 5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rack {
-    /// Send time of the most recently sent segment that was delivered.
+    /// Send time of the most recently sent segment that was delivered, 0 before one was.
     pub(crate) sent_us: u64,
     pub(crate) end: Seq,
     pub(crate) rtt_us: u32,
@@ -180,8 +180,7 @@ impl Conn {
             // The echo does not help: out of order it is that of an earlier segment.
         }
         let later = r.sent_us > self.rack.sent_us
-            || r.sent_us == self.rack.sent_us && r.end().gt(self.rack.end)
-            || self.rack.rtt_us == 0;
+            || r.sent_us == self.rack.sent_us && r.end().gt(self.rack.end);
         if later {
             self.rack.sent_us = r.sent_us;
             self.rack.end = r.end();
@@ -619,7 +618,7 @@ impl Conn {
     /// Marks what was sent long enough before something that was delivered.
     /// Returns how long until the next segment is due, if one is near.
     pub(crate) fn rack_detect(&mut self, host: &mut Host, now: Instant) -> Option<u64> {
-        if self.rack.rtt_us == 0 {
+        if self.rack.sent_us == 0 {
             return None;
         }
         let window = self.reordering_window_us();

@@ -258,15 +258,13 @@ impl<I: FlowIndex> Engine<I> {
         let limit = conn.snd_limit(host);
         let room = limit.saturating_sub(conn.tx.len()) as usize;
         let mut n = room.min(data.len());
-        if n > 0 && !conn.tx.push(&mut host.pool, &data[..n], Use::Write) {
-            // No memory to grow: what the ring holds already may still take some.
-            n = n.min((conn.tx.capacity() - conn.tx.len()) as usize);
-            if n > 0 && !conn.tx.push(&mut host.pool, &data[..n], Use::Write) {
-                n = 0;
-            }
-            if n == 0 {
-                host.memory_waiters.push_back((conn.index, conn.generation));
-            }
+        while n > 0 && !conn.tx.push(&mut host.pool, &data[..n], Use::Write) {
+            // No memory to grow so far: half of it, down to what the ring has left.
+            let left = (conn.tx.capacity() - conn.tx.len()) as usize;
+            n = if n / 2 > left.max(512) { n / 2 } else { left.min(n - 1) };
+        }
+        if n == 0 && room > 0 && !data.is_empty() {
+            host.memory_waiters.push_back((conn.index, conn.generation));
         }
         if n < data.len() {
             conn.nospace = true;

@@ -220,7 +220,7 @@ fn no_input_makes_it_panic() {
         }
         let l = s.listener.unwrap();
         s.e.close_listener(l);
-        s.pass(400_000_000);
+        s.pass(4_000_000_000);
         assert_eq!(
             (s.e.conn_count(), s.e.time_wait_count(), s.e.request_count(), s.e.index().len(), s.e.memory_bytes()),
             (0, 0, 0, 0, 0),

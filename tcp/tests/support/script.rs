@@ -54,7 +54,6 @@ pub struct Out {
     pub remote_port: u16,
     /// Absolute, for a number of ours that the script does not know yet.
     pub raw_seq: u32,
-    pub payload: Vec<u8>,
 }
 
 const FLAGS: [(char, u8); 8] =
@@ -190,7 +189,6 @@ impl Script {
             win: u16::from_be_bytes([b[14], b[15]]),
             ecn: t.ecn.bits(),
             remote_port: t.remote.port(),
-            payload: b[header..].to_vec(),
             ..Out::default()
         };
         if b[13] & 2 != 0 {
