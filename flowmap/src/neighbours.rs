@@ -22,7 +22,7 @@ use crate::table::TableOpenError;
 
 mod writer;
 
-pub use writer::{Learned, NeighbourWriter, Resolution};
+pub use writer::{Learned, NeighbourWriter, PROBE_INTERVAL_US, PROBES_MAX, Resolution, UNREACHABLE_HOLD_US};
 
 const KIND_MARK: u64 = u64::from_be_bytes(*b"ff-neigh");
 
