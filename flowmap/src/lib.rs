@@ -25,7 +25,8 @@ pub use key::{FLOW_KEY_BYTES, FlowIndex, FlowKey, FlowRef, HashKey, HeapIndex, T
 pub use memory::{HeapMemory, LINE_BYTES, Line, Region, RegionError};
 pub use neighbours::{
     Learned, NEIGHBOUR_LAYOUT, NEIGHBOURS_DEFAULT, NEIGHBOURS_MAX, Neighbour, NeighbourState,
-    NeighbourWriter, Neighbours, REACHABLE_US, Resolution, format_neighbours, neighbours_bytes,
+    NeighbourWriter, Neighbours, PROBE_INTERVAL_US, PROBES_MAX, REACHABLE_US, Resolution,
+    UNREACHABLE_HOLD_US, format_neighbours, neighbours_bytes,
 };
 pub use owner::Owner;
 pub use ports::{EPHEMERAL_PORTS, EphemeralPorts, PortShare};
