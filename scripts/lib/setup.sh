@@ -6,7 +6,7 @@ FF_REPO=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 FF_BIN=${CARGO_TARGET_DIR:-$FF_REPO/target}/release
 
 # 2 MiB pages that one instance of the default size and one instance of the tests need side by side.
-FF_HUGEPAGES=768
+FF_HUGEPAGES=${FF_HUGEPAGES:-768}
 FF_HUGEPAGE_DIR=/dev/hugepages
 
 # To build and to run.

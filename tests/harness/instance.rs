@@ -32,6 +32,8 @@ pub enum Device {
     Tap,
     /// Our stack on packet sockets over a veth pair.
     AfPacket,
+    /// Our stack on the in-memory wire; `ff-loadgen` is the only client that can reach it.
+    Wire,
     /// Kernel nginx over a veth pair: what the cases must find true of the kernel as well.
     Kernel,
 }
@@ -42,6 +44,7 @@ impl Device {
         match self {
             Self::Tap => "tap",
             Self::AfPacket => "af_packet",
+            Self::Wire => "wire",
             Self::Kernel => "kernel",
         }
     }
@@ -72,6 +75,11 @@ impl Binaries {
     /// `ffctl`.
     pub fn ffctl(&self) -> PathBuf {
         self.dir.join("ffctl")
+    }
+
+    /// `ff-loadgen`.
+    pub fn loadgen(&self) -> PathBuf {
+        self.dir.join("ff-loadgen")
     }
 }
 
@@ -149,7 +157,7 @@ impl Instance {
         let instance =
             Self { spec, names, site, server, client, far, binaries: binaries.clone(), upstream: None };
         instance.link_far()?;
-        if instance.spec.device != Device::Tap {
+        if matches!(instance.spec.device, Device::AfPacket | Device::Kernel) {
             instance.link_veth()?;
         }
         instance.write_conf()?;
@@ -220,6 +228,13 @@ impl Instance {
         run(command, Duration::from_secs(60))
     }
 
+    /// A command for `ff-loadgen` at the client's end of the instance's wire.
+    pub fn loadgen(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(self.binaries.loadgen());
+        command.args(["--instance", &self.names.instance]).args(args);
+        command
+    }
+
     /// A command for `ffctl` in the server's namespace, to be run by the caller.
     pub fn ffctl_command(&self) -> Command {
         self.server.command(&self.binaries.ffctl().to_string_lossy())
@@ -271,7 +286,7 @@ impl Instance {
     /// Name of the client's end of the device.
     pub fn client_link(&self) -> String {
         match self.spec.device {
-            Device::Tap => self.names.instance.clone(),
+            Device::Tap | Device::Wire => self.names.instance.clone(),
             Device::AfPacket | Device::Kernel => format!("{}v", self.names.instance),
         }
     }
@@ -296,6 +311,14 @@ impl Instance {
     /// # Errors
     /// The last failure after 10 s.
     pub fn wait_answer(&self) -> Result<(), Failure> {
+        if self.spec.device == Device::Wire {
+            for v6 in [false, true] {
+                let url = format!("http://{}/hello", self.addr(v6, 80));
+                let out = run(self.loadgen(&[&url, "-n", "1", "--timeout", "10"]), Duration::from_secs(20))?;
+                ensure!(out.success(), "no answer from {url}: {}", out.all());
+            }
+            return Ok(());
+        }
         self.client.within(|| {
             for v6 in [false, true] {
                 let mut last = Failure::from("no attempt was made");
@@ -333,6 +356,7 @@ impl Instance {
     pub fn write_conf(&self) -> Result<(), Failure> {
         let port = self.spec.port.clone().unwrap_or_else(|| match self.spec.device {
             Device::AfPacket => format!("device=af_packet:{}", self.names.instance),
+            Device::Wire => "device=wire".to_owned(),
             Device::Tap | Device::Kernel => format!("device=tap:{}", self.names.instance),
         });
         let text = format!(

@@ -145,6 +145,7 @@ impl Site {
         let dir = self.dir.display();
         // Without CAP_SYS_RESOURCE nginx cannot go beyond the hard limit that it inherits.
         let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(_, hard)| hard.min(65_536));
+        let b600 = "0123456789".repeat(60);
         let access = if self.access_log { format!("{dir}/access.log") } else { "off".to_owned() };
         format!(
             r#"load_module /usr/lib/nginx/modules/ngx_stream_module.so;
@@ -204,6 +205,9 @@ http {{
         }}
         location = /hello {{
             return 200 "hello\n";
+        }}
+        location = /b600 {{
+            return 200 "{b600}";
         }}
         location /dav/ {{
             alias {dir}/dav/;
