@@ -1,7 +1,7 @@
 //! `scripts/bench nginx`: the same stock nginx over the kernel's stack and over ours, side by side in one run.
 //!
-//! One worker on CPU 0, wrk with 64 connections on CPU 1, 600-byte responses, keep-alive and one request per
-//! connection. All servers are up at once and take turns, so that what disturbs the machine disturbs them all;
+//! One worker on CPU 0, a client with 64 connections on CPU 1 (wrk, or `ff-loadgen` on the in-memory wire), 600-byte
+//! responses, keep-alive and one request per connection. All servers are up at once and take turns, so that what disturbs the machine disturbs them all;
 //! the figures are medians over the rounds.
 
 #![forbid(unsafe_code)]
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ff_harness::{Binaries, Device, Failure, Instance, RUN_PREFIX, Spec, leftovers};
 
-use crate::measure::{Mode, Sample, median, sample};
+use crate::measure::{Mode, Object, Sample, client_command, median, sample};
 use crate::report::Row;
 
 /// The command line.
@@ -28,7 +28,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Stock nginx over kernel veth, af_packet over veth, and TAP.
+    /// Stock nginx over kernel veth, af_packet over veth, TAP, and the in-memory wire.
     Nginx {
         /// As JSON, for programs.
         #[arg(long)]
@@ -36,23 +36,27 @@ enum What {
         /// Rounds; the figures are medians over them.
         #[arg(long, default_value_t = 5)]
         rounds: u32,
-        /// Seconds that wrk runs in each round.
-        #[arg(long, default_value_t = 3)]
+        /// Seconds that a client runs in each round.
+        #[arg(long, default_value_t = 2)]
         seconds: u32,
-        /// Only these servers: kernel, af_packet, tap.
-        #[arg(long, value_delimiter = ',', default_value = "kernel,af_packet,tap")]
+        /// Only these servers: kernel, wire, af_packet, tap.
+        #[arg(long, value_delimiter = ',', default_value = "kernel,wire,af_packet,tap")]
         servers: Vec<String>,
+        /// Only these objects: memory (`return` in nginx's configuration), file (static, with sendfile).
+        #[arg(long, value_delimiter = ',', default_value = "memory,file")]
+        objects: Vec<String>,
     },
 }
 
 fn main() -> ExitCode {
-    let Args { what: What::Nginx { json, rounds, seconds, servers } } = Args::parse();
+    let Args { what: What::Nginx { json, rounds, seconds, servers, objects } } = Args::parse();
     let binaries = match Binaries::beside_harness() {
         Ok(binaries) => binaries,
         Err(failure) => return failed(&failure),
     };
     leftovers::remove_all(&binaries.ffctl());
-    let outcome = nginx(&binaries, rounds, seconds, &servers);
+    let run = Run { rounds, seconds, servers, objects };
+    let outcome = nginx(&binaries, &run);
     leftovers::remove_run(&binaries.ffctl(), &format!("{RUN_PREFIX}{}", std::process::id()));
     match outcome {
         Ok(rows) if json => println!("{}", report::json(&rows)),
@@ -67,53 +71,82 @@ fn failed(failure: &Failure) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs all servers in turns; one row per server and mode.
-fn nginx(binaries: &Binaries, rounds: u32, seconds: u32, servers: &[String]) -> Result<Vec<Row>, Failure> {
+/// What is run.
+struct Run {
+    rounds: u32,
+    seconds: u32,
+    servers: Vec<String>,
+    objects: Vec<String>,
+}
+
+/// Runs all servers in turns; one row per server, mode and object.
+fn nginx(binaries: &Binaries, run: &Run) -> Result<Vec<Row>, Failure> {
+    let chosen = |names: &[String], name: &str| names.iter().any(|chosen| chosen == name);
     let mut instances = Vec::new();
-    for (index, device) in [Device::Kernel, Device::AfPacket, Device::Tap].into_iter().enumerate() {
-        if servers.iter().any(|name| name == device.name()) {
-            let spec = Spec {
-                workers: 1,
-                main: "worker_cpu_affinity 01;".into(),
-                stack: "[dpdk]\nlcore_mask=1\n".into(),
-                ..Spec::new(device)
-            };
-            instances.push(Instance::started(index as u8, spec, binaries)?);
+    let devices = [Device::Kernel, Device::Wire, Device::AfPacket, Device::Tap];
+    for (index, device) in devices.into_iter().enumerate().filter(|(_, of)| chosen(&run.servers, of.name())) {
+        let spec = Spec {
+            workers: 1,
+            main: "worker_cpu_affinity 01;".into(),
+            stack: "[dpdk]\nlcore_mask=1\n".into(),
+            ..Spec::new(device)
+        };
+        instances.push(Instance::started(index as u8, spec, binaries)?);
+    }
+    let objects: Vec<Object> =
+        [Object::Memory, Object::File].into_iter().filter(|of| chosen(&run.objects, of.name())).collect();
+    // Each case with its samples of all rounds.
+    let mut cases: Vec<(&Instance, Mode, Object, Vec<Sample>)> = Vec::new();
+    for instance in &instances {
+        for &object in &objects {
+            cases.extend([Mode::KeepAlive, Mode::Close].map(|mode| (instance, mode, object, Vec::new())));
         }
     }
-    let mut taken: Vec<(usize, Mode, Sample)> = Vec::new();
-    for round in 0..rounds {
-        for (index, instance) in instances.iter().enumerate() {
-            for mode in [Mode::KeepAlive, Mode::Close] {
-                let sample = instance.client.within(|| sample(instance, mode, seconds))?;
-                eprintln!(
-                    "round {} of {rounds}: {} {}: {:.0} requests/s",
-                    round + 1,
-                    instance.spec.device.name(),
-                    mode.name(),
-                    sample.requests_per_s
-                );
-                taken.push((index, mode, sample));
-            }
+    for round in 1..=run.rounds {
+        for (instance, mode, object, samples) in &mut cases {
+            let sample = sample(instance, *mode, *object, run.seconds)?;
+            eprintln!(
+                "round {round} of {}: {} {} {}: {:.0} requests/s",
+                run.rounds,
+                instance.spec.device.name(),
+                mode.name(),
+                object.name(),
+                sample.requests_per_s
+            );
+            samples.push(sample);
         }
     }
-    let mut rows = Vec::new();
-    for (index, instance) in instances.iter().enumerate() {
-        for mode in [Mode::KeepAlive, Mode::Close] {
-            let of_row: Vec<Sample> =
-                taken.iter().filter(|(at, of, _)| *at == index && *of == mode).map(|taken| taken.2).collect();
-            let figure = |pick: fn(&Sample) -> f64| median(of_row.iter().map(pick).collect());
-            rows.push(Row {
-                server: if instance.spec.device.ours() { "ffstack" } else { "kernel" },
-                io: if instance.spec.device == Device::Kernel { "veth" } else { instance.spec.device.name() },
-                mode: mode.name(),
-                requests_per_s: figure(|sample| sample.requests_per_s),
-                server_us: figure(|sample| sample.server_us),
-                client_us: figure(|sample| sample.client_us),
-                sum_us: figure(|sample| sample.server_us + sample.client_us),
-                rounds,
-            });
-        }
+    Ok(cases
+        .iter()
+        .map(|(instance, mode, object, samples)| row(run, instance, *mode, *object, samples))
+        .collect())
+}
+
+fn row(run: &Run, instance: &Instance, mode: Mode, object: Object, samples: &[Sample]) -> Row {
+    let figure = |of: fn(&Sample) -> f64| median(samples.iter().map(of).collect());
+    let command = client_command(instance, mode, object, run.seconds);
+    let device = instance.spec.device;
+    Row {
+        server: if device.ours() { "ffstack" } else { "kernel" },
+        io: if device == Device::Kernel { "veth" } else { device.name() },
+        mode: mode.name(),
+        object: object.name(),
+        requests_per_s: figure(|sample| sample.requests_per_s),
+        server_us: figure(Sample::server_us),
+        client_us: figure(Sample::client_us),
+        sum_us: figure(|sample| sample.server_us() + sample.client_us()),
+        requests_per_server_s: figure(|sample| sample.responses / sample.server_s),
+        server_s: figure(|sample| sample.server_s),
+        busy_ratio: figure(|sample| sample.busy_ratio),
+        rounds: run.rounds,
+        command: words(&command),
     }
-    Ok(rows)
+}
+
+/// A command as it is typed; programs without their directory.
+fn words(command: &std::process::Command) -> String {
+    let program = std::path::Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(command.get_program());
+    let all = [name].into_iter().chain(command.get_args());
+    all.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

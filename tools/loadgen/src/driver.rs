@@ -183,12 +183,16 @@ impl<N: Network> Driver<N> {
             Stage::Running => {
                 busy |= self.begin_requests(now_us);
                 let window = self.statistics.window();
-                if now_us >= window.to_us || self.statistics.begun >= self.load.requests_max {
-                    self.stop(now_us.min(window.to_us));
+                if now_us >= window.to_us {
+                    self.stop(window.to_us);
+                } else if self.statistics.begun >= self.load.requests_max {
+                    // The answers to the last requests are measured too.
+                    self.stage = Stage::Draining;
                 }
             }
             Stage::Draining => {
                 if self.waiting == 0 {
+                    self.statistics.end_window(now_us);
                     self.close_all(now_us);
                 }
             }

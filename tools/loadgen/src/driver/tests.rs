@@ -244,6 +244,7 @@ fn three_requests_on_a_connection_and_a_bound() {
     assert_eq!((statistics.good, statistics.begun), (300, 300));
     assert!((100..=107).contains(&statistics.connected), "{}", statistics.connected);
     assert!(statistics.measured_s() < 1.0);
+    assert_eq!(statistics.measured, 300);
 }
 
 #[test]
