@@ -203,7 +203,7 @@ impl EngineSide {
     fn run(&mut self, requests: usize, order: &mut Order, clock_ns: f64) -> f64 {
         let payload = [b'q'; REQUEST_BYTES];
         let response = [b'r'; RESPONSE_BYTES];
-        let mut packets: Vec<Vec<u8>> = vec![Vec::with_capacity(256); BURST];
+        let mut packets: Vec<Vec<u8>> = vec![Vec::new(); BURST];
         let mut burst = Vec::new();
         let mut lens = Vec::with_capacity(BURST * 2);
         let mut flows = Vec::with_capacity(BURST);
@@ -342,7 +342,8 @@ fn ip_wrap(c: &Client, tcp: &[u8], out: &mut Vec<u8>) {
 impl SmolSide {
     fn new(flows: usize) -> Self {
         let mut device = Queues { rx: VecDeque::new(), spare: Vec::new(), tx: Vec::new() };
-        let mut iface = Interface::new(Config::new(HardwareAddress::Ip), &mut device, SmolInstant::from_secs(1));
+        let mut iface =
+            Interface::new(Config::new(HardwareAddress::Ip), &mut device, SmolInstant::from_secs(1));
         iface.update_ip_addrs(|a| a.push(IpCidr::new(SERVER.into(), 8)).unwrap());
         let mut side = Self {
             device,
@@ -355,8 +356,10 @@ impl SmolSide {
         let mut tcp_bytes = Vec::new();
         for i in 0..flows {
             let mut set = SocketSet::new(Vec::with_capacity(1));
-            let mut socket =
-                tcp::Socket::new(tcp::SocketBuffer::new(vec![0; 2_048]), tcp::SocketBuffer::new(vec![0; 2_048]));
+            let mut socket = tcp::Socket::new(
+                tcp::SocketBuffer::new(vec![0; 2_048]),
+                tcp::SocketBuffer::new(vec![0; 2_048]),
+            );
             socket.set_nagle_enabled(false);
             socket.listen(PORT).unwrap();
             let handle = set.add(socket);
@@ -389,7 +392,7 @@ impl SmolSide {
     fn run(&mut self, requests: usize, order: &mut Order, clock_ns: f64) -> f64 {
         let payload = [b'q'; REQUEST_BYTES];
         let response = [b'r'; RESPONSE_BYTES];
-        let mut packets: Vec<Vec<u8>> = vec![Vec::with_capacity(256); BURST];
+        let mut packets: Vec<Vec<u8>> = vec![Vec::new(); BURST];
         let mut tcp_bytes = Vec::new();
         let mut burst = Vec::new();
         let mut flows = Vec::with_capacity(BURST);
@@ -657,7 +660,9 @@ fn main() {
     for (f, e, s) in &rows {
         println!("{f:<9} {e:>10.1} {s:>12.1} {:>7.2}", e / s);
     }
-    println!("bulk, both ends on this core: {both:.2} Gbit/s (sender alone {sender:.2}, receiver alone {receiver:.2}, with TSO {tso:.2})");
+    println!(
+        "bulk, both ends on this core: {both:.2} Gbit/s (sender alone {sender:.2}, receiver alone {receiver:.2}, with TSO {tso:.2})"
+    );
     println!("connections: {conns:.0} a second");
     println!("idle connection: {idle:.0} bytes");
     if let Some(m) = million {

@@ -522,7 +522,7 @@ impl Conn {
         let closed = matches!(self.state, State::Closed | State::TimeWait);
         let rd_end = self.fin_received || self.read_shut || closed;
         let wr_end = self.fin_queued || closed;
-        if self.rx.len() > 0 || rd_end {
+        if !self.rx.is_empty() || rd_end {
             r |= Readiness::READABLE;
         }
         if rd_end {

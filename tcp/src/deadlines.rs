@@ -4,7 +4,6 @@ use crate::conn::{AckDue, Conn, NEVER, RtxTimer};
 use crate::error::ConnError;
 use crate::host::Host;
 use crate::info::State;
-use crate::recovery::{EVER_RETX, RETX};
 use crate::time::Instant;
 
 impl Conn {
@@ -156,10 +155,5 @@ impl Conn {
         self.keep_probe = true;
         self.keep_at = now.0.saturating_add(k.interval_us.max(1_000_000));
         self.want_output(host);
-    }
-
-    /// Whether the head has been sent again and waits for an answer.
-    pub(crate) fn head_in_doubt(&self) -> bool {
-        self.records.front().is_some_and(|r| r.is(RETX | EVER_RETX))
     }
 }

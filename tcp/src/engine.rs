@@ -362,7 +362,7 @@ impl<I: FlowIndex> Engine<I> {
         let Some(conn) = self.conns.get_mut(i) else { return };
         if !conn.detached {
             match conn.state {
-                State::TimeWait => self.to_time_wait(i),
+                State::TimeWait => self.become_time_wait(i),
                 State::Closed => {
                     conn.detached = true;
                     self.index.remove(&conn.key);
@@ -413,7 +413,7 @@ impl<I: FlowIndex> Engine<I> {
     }
 
     #[inline(never)]
-    fn to_time_wait(&mut self, i: u32) {
+    fn become_time_wait(&mut self, i: u32) {
         let Some(conn) = self.conns.get_mut(i) else { return };
         let now = self.host.now;
         let shift = conn.agreed.wscale.map_or(0, |w| w.1);

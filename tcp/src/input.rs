@@ -2,7 +2,7 @@
 
 use crate::conn::{AckDue, Conn, NEVER};
 use crate::error::ConnError;
-use crate::header::{ACK, CWR, ECE, FIN, PSH, RST, SYN, Segment, URG};
+use crate::header::{ACK, CWR, ECE, FIN, RST, SYN, Segment, URG};
 use crate::host::{Bare, Host, Reply, Sacks};
 use crate::info::{CaState, State};
 use crate::reassembly::Inserted;
@@ -213,7 +213,6 @@ impl Conn {
             }
             self.snd_wl1 = seg.seq;
             self.establish(host, now);
-            host.counters.active_opens += 0;
             self.notify(host, Readiness::WRITABLE);
         }
         if ack.gt(self.snd_nxt) {
@@ -242,14 +241,14 @@ impl Conn {
             // Nothing new about what is in flight.
             self.probes = 0;
             if window {
-                self.on_window_opened(host, now);
+                self.on_window_opened(host);
             }
             return true;
         }
         self.probes = 0;
         self.ack_board(host, now, seg, ack, duplicate);
         if window || self.snd_una == ack {
-            self.on_window_opened(host, now);
+            self.on_window_opened(host);
         }
         self.on_fin_acked(host, now);
         true
@@ -286,7 +285,7 @@ impl Conn {
         self.sample_rtt(host, now, &mut events);
         self.after_ack(host, now, prior_pipe, &events);
         if events.acked_bytes > 0 || events.new_sack || events.duplicate {
-            if self.tx.len() > 0 || self.snd_nxt != self.snd_una || self.fin_queued {
+            if !self.tx.is_empty() || self.snd_nxt != self.snd_una || self.fin_queued {
                 self.want_output(host);
             }
             if self.nospace && self.has_write_space(host) {
@@ -336,7 +335,7 @@ impl Conn {
         true
     }
 
-    fn on_window_opened(&mut self, host: &mut Host, now: Instant) {
+    fn on_window_opened(&mut self, host: &mut Host) {
         if self.rtx_timer == crate::conn::RtxTimer::Persist {
             self.backoff = 0;
             self.rtx_timer = crate::conn::RtxTimer::None;
@@ -345,7 +344,6 @@ impl Conn {
         if self.records.is_empty() && self.snd_nxt == self.data_end() && !self.fin_queued {
             return;
         }
-        let _ = now;
         self.want_output(host);
     }
 
@@ -418,7 +416,7 @@ impl Conn {
             self.take_payload(host, now, seg);
         }
         if self.peer_fin == Some(self.rcv_nxt) && !self.fin_received {
-            self.take_fin(host, now);
+            self.take_fin(host);
         } else if seg.has(FIN) {
             self.ack_due = AckDue::Now;
         }
@@ -456,13 +454,13 @@ impl Conn {
             }
         }
         if start == self.rcv_nxt {
-            self.take_in_order(host, now, seg, data);
+            self.take_in_order(host, now, data);
         } else {
             self.take_out_of_order(host, start, data);
         }
     }
 
-    fn take_in_order(&mut self, host: &mut Host, now: Instant, seg: &Segment<'_>, data: &[u8]) {
+    fn take_in_order(&mut self, host: &mut Host, now: Instant, data: &[u8]) {
         let len = data.len() as u32;
         if self.ooo.is_none() {
             if !self.rx.push(&mut host.pool, data, crate::buffers::Use::InOrder) {
@@ -496,7 +494,7 @@ impl Conn {
             }
         }
         self.stats.bytes_received = self.stats.bytes_received.wrapping_add(u64::from(len));
-        self.delay_ack(host, now, seg);
+        self.delay_ack(host, now);
         self.notify(host, Readiness::READABLE);
     }
 
@@ -531,7 +529,7 @@ impl Conn {
 
     /// RFC 5681, section 4.2: every second full segment at once, else within
     /// the delay.
-    fn delay_ack(&mut self, host: &Host, now: Instant, seg: &Segment<'_>) {
+    fn delay_ack(&mut self, host: &Host, now: Instant) {
         if self.ack_due == AckDue::Now {
             return;
         }
@@ -545,14 +543,13 @@ impl Conn {
             self.ack_due = AckDue::Now;
             return;
         }
-        let _ = seg.has(PSH);
         if self.ack_due == AckDue::No {
             self.ack_due = AckDue::Delayed;
             self.delack_at = now.0 + host.config.delayed_ack_us;
         }
     }
 
-    fn take_fin(&mut self, host: &mut Host, now: Instant) {
+    fn take_fin(&mut self, host: &mut Host) {
         self.fin_received = true;
         self.rcv_nxt = self.rcv_nxt.add(1);
         self.ack_due = AckDue::Now;
@@ -568,7 +565,6 @@ impl Conn {
             State::FinWait2 => self.enter_time_wait(host),
             _ => {}
         }
-        let _ = now;
         self.notify(host, Readiness::READABLE | Readiness::RDHUP);
     }
 

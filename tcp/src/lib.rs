@@ -33,6 +33,9 @@ mod seq;
 mod slab;
 mod socket;
 mod sockets;
+mod sysctl;
+#[cfg(test)]
+mod tests;
 mod time;
 mod timers;
 mod timewait;
@@ -49,5 +52,6 @@ pub use socket::{
     ConnId, Ecn, Event, IcmpError, Keepalive, ListenAddr, ListenOptions, ListenerId, Readiness, SegmentMeta,
     SocketOptions, SocketRef, Transmit,
 };
+pub use sysctl::{SYSCTLS, Sysctl, SysctlError};
 pub use time::Instant;
 pub use trace::{Direction, TraceSink};

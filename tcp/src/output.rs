@@ -32,10 +32,10 @@ impl Conn {
             State::SynSent | State::SynReceived => return self.transmit_syn(host, now, buf),
             _ => {}
         }
-        if self.keep_probe || self.window_probe {
-            if let Some(t) = self.transmit_probe(host, now, buf) {
-                return Some(t);
-            }
+        if (self.keep_probe || self.window_probe)
+            && let Some(t) = self.transmit_probe(host, now, buf)
+        {
+            return Some(t);
         }
         if self.lost_bytes > self.retx_bytes
             && let Some(t) = self.transmit_lost(host, now, buf)

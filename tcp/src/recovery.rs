@@ -179,8 +179,8 @@ impl Conn {
             }
             // The echo does not help: out of order it is that of an earlier segment.
         }
-        let later = r.sent_us > self.rack.sent_us
-            || r.sent_us == self.rack.sent_us && r.end().gt(self.rack.end);
+        let later =
+            r.sent_us > self.rack.sent_us || r.sent_us == self.rack.sent_us && r.end().gt(self.rack.end);
         if later {
             self.rack.sent_us = r.sent_us;
             self.rack.end = r.end();
@@ -348,7 +348,7 @@ impl Conn {
             }
         }
         events.advanced = true;
-        if self.records.is_empty() && self.records.capacity() > 0 && self.tx.len() == 0 {
+        if self.records.is_empty() && self.records.capacity() > 0 && self.tx.is_empty() {
             host.put_records(std::mem::take(&mut self.records));
         }
     }
@@ -433,8 +433,7 @@ impl Conn {
                 return;
             }
         }
-        let sample =
-            AckSample { now, acked_bytes: acked, srtt_us: self.rtt.srtt_us, min_rtt_us: self.rtt.min_us };
+        let sample = AckSample { now, acked_bytes: acked, srtt_us: self.rtt.srtt_us };
         self.controller.on_ack(&mut self.window, &sample);
         self.window.cwnd = self.window.cwnd.min(1 << 30);
     }

@@ -22,11 +22,6 @@ use crate::time::Instant;
 /// Listeners at most.
 const LISTENERS_MAX: usize = 65_536;
 
-/// Takes the error of a connection, once.
-fn take(error: &mut Option<ConnError>) -> Option<ConnError> {
-    error.take()
-}
-
 impl<I: FlowIndex> Engine<I> {
     fn conn(&self, id: ConnId) -> Option<&Conn> {
         self.conns.get_checked(id.index, id.generation).filter(|c| !c.orphan)
@@ -244,7 +239,7 @@ impl<I: FlowIndex> Engine<I> {
     pub fn write(&mut self, now: Instant, id: ConnId, data: &[u8]) -> Result<usize, WriteError> {
         self.tick(now);
         let Some((conn, host)) = self.conn_mut(id) else { return Err(WriteError::NotConnected) };
-        if let Some(e) = take(&mut conn.error) {
+        if let Some(e) = conn.error.take() {
             return Err(WriteError::Failed(e));
         }
         match conn.state {
@@ -324,7 +319,7 @@ impl<I: FlowIndex> Engine<I> {
             conn.shut_down(host);
             return self.settle(id.index);
         }
-        let unread = conn.rx.len() > 0;
+        let unread = !conn.rx.is_empty();
         let at_once = conn.options.linger_s == Some(0);
         let too_many = host.orphans > host.config.orphans_max;
         if unread || at_once || too_many {
@@ -383,7 +378,7 @@ impl<I: FlowIndex> Engine<I> {
 
     /// Takes the pending error (SO_ERROR).
     pub fn take_error(&mut self, id: ConnId) -> Option<ConnError> {
-        self.conn_mut(id).and_then(|(conn, _)| take(&mut conn.error))
+        self.conn_mut(id).and_then(|(conn, _)| conn.error.take())
     }
 
     /// The connection's state.
@@ -415,7 +410,7 @@ impl<I: FlowIndex> Engine<I> {
             conn.controller = crate::congestion::Controller::new(algorithm);
         }
         let flushes = options.nodelay && !before.nodelay || !options.cork && before.cork;
-        if flushes && conn.tx.len() > 0 {
+        if flushes && !conn.tx.is_empty() {
             conn.want_output(host);
         }
         if options.quickack && !before.quickack && conn.ack_due == AckDue::Delayed {
@@ -521,7 +516,7 @@ impl<I: FlowIndex> Engine<I> {
 impl Conn {
     /// What a read says when there are no bytes.
     fn read_nothing(&mut self, empty_buf: bool) -> Result<usize, ReadError> {
-        if let Some(e) = take(&mut self.error) {
+        if let Some(e) = self.error.take() {
             return Err(ReadError::Failed(e));
         }
         match self.state {

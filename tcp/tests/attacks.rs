@@ -158,7 +158,8 @@ fn no_input_makes_it_panic() {
         };
         let mut s = Script::server(cfg);
         s.ts = r.below(2) == 0;
-        let mut id = (r.below(4) != 0).then(|| s.open_with(seg("S", 0, 0).mss(1 + r.below(1_500) as u16).sack_ok().wscale(3)));
+        let mut id = (r.below(4) != 0)
+            .then(|| s.open_with(seg("S", 0, 0).mss(1 + r.below(1_500) as u16).sack_ok().wscale(3)));
         if id.is_none() {
             let (l, p) = (s.local, s.remote);
             id = s.e.connect(s.time(), l, p).ok();
@@ -172,7 +173,8 @@ fn no_input_makes_it_panic() {
             };
             let flags = ["", ".", "P.", "F.", "S", "S.", "R", "R.", "PU.", "SFR.PUEW", "FP.", "E.", "W."];
             let (a, b) = (near(&mut r), near(&mut r));
-            let mut x = seg(flags[r.below(13) as usize], a, b).data(r.below(1_460) as usize).win(r.next() as u16);
+            let mut x =
+                seg(flags[r.below(13) as usize], a, b).data(r.below(1_460) as usize).win(r.next() as u16);
             for _ in 0..r.below(4) {
                 let at = near(&mut r);
                 x.sacks.push((at, at + r.below(4_000) as i64 - 500));
@@ -189,11 +191,8 @@ fn no_input_makes_it_panic() {
                 }
             }
             bytes.truncate(r.below(bytes.len() as u64 * 2).min(bytes.len() as u64) as usize);
-            let meta = SegmentMeta {
-                src: s.remote.ip(),
-                dst: s.local.ip(),
-                ecn: Ecn::from_bits(r.next() as u8),
-            };
+            let meta =
+                SegmentMeta { src: s.remote.ip(), dst: s.local.ip(), ecn: Ecn::from_bits(r.next() as u8) };
             let flow = (r.below(4) == 0).then(|| FlowRef(r.next() as u32));
             s.e.on_segment(s.time(), meta, &bytes, flow);
             if let Some(id) = id {
@@ -222,7 +221,13 @@ fn no_input_makes_it_panic() {
         s.e.close_listener(l);
         s.pass(4_000_000_000);
         assert_eq!(
-            (s.e.conn_count(), s.e.time_wait_count(), s.e.request_count(), s.e.index().len(), s.e.memory_bytes()),
+            (
+                s.e.conn_count(),
+                s.e.time_wait_count(),
+                s.e.request_count(),
+                s.e.index().len(),
+                s.e.memory_bytes()
+            ),
             (0, 0, 0, 0, 0),
             "seed {seed}"
         );

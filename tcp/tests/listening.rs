@@ -14,7 +14,11 @@ fn handshake_offers_what_the_peer_offers() {
     let mut s = Script::server(EngineConfig::default());
     s.ts = true;
     s.inject(full_syn());
-    assert_eq!((s.e.request_count(), s.e.conn_count(), s.e.memory_bytes()), (1, 0, 0), "no connection before the ACK");
+    assert_eq!(
+        (s.e.request_count(), s.e.conn_count(), s.e.memory_bytes()),
+        (1, 0, 0),
+        "no connection before the ACK"
+    );
     let o = s.expect("S.");
     assert_eq!((o.mss, o.wscale, o.sack_ok, o.ts.is_some(), o.ack), (Some(1_460), Some(7), true, true, 1));
     s.inject(seg(".", 1, 1));
@@ -68,10 +72,8 @@ fn nobody_listens_is_refused_with_exact_numbers() {
 
 #[test]
 fn backlog_overflows_into_cookies_that_keep_the_options() {
-    let mut s = Script::server_with(
-        EngineConfig::default(),
-        ListenOptions { backlog: 2, ..Default::default() },
-    );
+    let mut s =
+        Script::server_with(EngineConfig::default(), ListenOptions { backlog: 2, ..Default::default() });
     // Two spoofed SYNs fill the backlog.
     for port in [1, 2] {
         s.remote.set_port(port);
@@ -111,7 +113,8 @@ fn a_flood_of_spoofed_syns_leaves_a_real_client_served() {
     let mut s = Script::server(EngineConfig::default());
     let mut served = 0;
     for i in 0..n {
-        s.remote = SocketAddr::new(IpAddr::from([198, 19, (i >> 8) as u8, i as u8]), 1_024 + (i >> 16) as u16);
+        s.remote =
+            SocketAddr::new(IpAddr::from([198, 19, (i >> 8) as u8, i as u8]), 1_024 + (i >> 16) as u16);
         s.now += 1;
         s.inject(full_syn());
         s.next();
@@ -136,10 +139,8 @@ fn a_flood_of_spoofed_syns_leaves_a_real_client_served() {
 
 #[test]
 fn a_full_accept_queue_drops_in_silence() {
-    let mut s = Script::server_with(
-        EngineConfig::default(),
-        ListenOptions { backlog: 1, ..Default::default() },
-    );
+    let mut s =
+        Script::server_with(EngineConfig::default(), ListenOptions { backlog: 1, ..Default::default() });
     for port in [1, 2] {
         s.remote.set_port(port);
         s.inject(full_syn());

@@ -136,7 +136,10 @@ fn at_the_memory_limit_writers_wait_and_wake() {
         s.e.abort(s.time(), id);
     }
     let woken: Vec<Event> = std::iter::from_fn(|| s.e.poll_event()).collect();
-    assert!(woken.iter().any(|e| e.socket == SocketRef::Conn(waiting) && e.edges == Readiness::WRITABLE), "{woken:?}");
+    assert!(
+        woken.iter().any(|e| e.socket == SocketRef::Conn(waiting) && e.edges == Readiness::WRITABLE),
+        "{woken:?}"
+    );
     assert_eq!(s.e.write(s.time(), waiting, &[0; 60_000]), Ok(60_000));
 }
 

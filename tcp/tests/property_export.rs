@@ -156,3 +156,56 @@ fn damaged_records_are_refused_and_leave_nothing() {
     e.import(now, &record).unwrap();
     assert_eq!(e.import(now, &record), Err(ImportError::InUse));
 }
+
+/// Records whose checksum is right and whose contents are not: nothing panics,
+/// neither at the import nor afterwards, and nothing stays.
+#[test]
+fn a_forged_record_does_no_harm() {
+    use std::hash::Hasher;
+    let mut p = Pair::new(LinkConfig { loss_ppm: 100_000, ..Default::default() }, 1);
+    let (a, b) = p.open();
+    for _ in 0..8 {
+        p.a.write(Instant(p.now), a, &[9; 3_000]).unwrap();
+        p.b.write(Instant(p.now), b, &[9; 3_000]).unwrap();
+        p.step();
+    }
+    let mut record = Vec::new();
+    p.a.export(Instant(p.now), a, &mut record).unwrap();
+    let mut r = Rng::new(77);
+    let mut imported = 0;
+    for _ in 0..if cfg!(debug_assertions) { 3_000 } else { 30_000 } {
+        let mut bad = record.clone();
+        for _ in 0..1 + r.below(3) {
+            let at = 20 + r.below(700.min(bad.len() as u64 - 20)) as usize;
+            bad[at] = r.next() as u8;
+        }
+        let mut hasher = siphasher::sip::SipHasher24::new_with_key(b"ff-tcp export v1");
+        hasher.write(&bad[20..]);
+        bad[12..20].copy_from_slice(&hasher.finish().to_le_bytes());
+        let mut e = Engine::new(EngineConfig::default(), secrets(), index());
+        let Ok(id) = e.import(Instant(p.now), &bad) else {
+            assert_eq!((e.memory_bytes(), e.conn_count(), e.index().len()), (0, 0, 0));
+            continue;
+        };
+        imported += 1;
+        let mut now = p.now;
+        let mut buf = vec![0; 70_000];
+        for _ in 0..30 {
+            let _ = e.read(id, &mut buf);
+            let _ = e.write(Instant(now), id, &[1; 2_000]);
+            for _ in 0..200 {
+                if e.poll_transmit(Instant(now), &mut buf).is_none() {
+                    break;
+                }
+            }
+            now += 300_000;
+            if e.next_deadline().is_some_and(|t| t.0 <= now) {
+                e.on_deadline(Instant(now));
+            }
+            while e.poll_event().is_some() {}
+        }
+        e.abort(Instant(now), id);
+        assert_eq!((e.memory_bytes(), e.conn_count(), e.index().len()), (0, 0, 0));
+    }
+    assert!(imported > 100);
+}

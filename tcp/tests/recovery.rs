@@ -120,7 +120,10 @@ fn the_window_falls_to_seven_tenths_with_cubic_and_half_with_new_reno() {
         s.all();
         s.inject(seg(".", 1, 14_601));
         let info = s.e.info(id).unwrap();
-        assert_eq!((info.snd_cwnd_bytes, info.snd_ssthresh_bytes, info.ca_state), (want, want, CaState::Open));
+        assert_eq!(
+            (info.snd_cwnd_bytes, info.snd_ssthresh_bytes, info.ca_state),
+            (want, want, CaState::Open)
+        );
     }
 }
 
@@ -356,7 +359,8 @@ fn an_ecn_echo_reduces_the_window_once_and_is_answered_with_cwr() {
         // A router marks one segment of the first flight.
         let mut buf = vec![0; 2_000];
         while let Some(t) = p.a.poll_transmit(Instant(p.now), &mut buf) {
-            let mut packet = Packet { src: t.local, dst: t.remote, ecn: t.ecn.bits(), tcp: buf[..t.len].to_vec() };
+            let mut packet =
+                Packet { src: t.local, dst: t.remote, ecn: t.ecn.bits(), tcp: buf[..t.len].to_vec() };
             if marked == 0 && payload_len(&packet) > 0 {
                 assert_eq!(packet.ecn, 2, "data is sent as ECT(0)");
                 packet.ecn = 3;
@@ -371,7 +375,12 @@ fn an_ecn_echo_reduces_the_window_once_and_is_answered_with_cwr() {
     assert_eq!((p.b.counters().ecn_ce_in, p.a.counters().ecn_cwr, p.a.counters().retrans_segs), (1, 1, 0));
     assert!(p.a.info(a).unwrap().snd_ssthresh_bytes < u32::MAX);
     // Off by default, and not forced on a peer that has it off.
-    let mut p = Pair::with(LinkConfig::default(), 1, EngineConfig { ecn: EcnMode::On, ..Default::default() }, EngineConfig::default());
+    let mut p = Pair::with(
+        LinkConfig::default(),
+        1,
+        EngineConfig { ecn: EcnMode::On, ..Default::default() },
+        EngineConfig::default(),
+    );
     let (a, _) = p.open();
     assert!(!p.a.info(a).unwrap().ecn);
 }

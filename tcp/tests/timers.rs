@@ -56,7 +56,12 @@ fn an_icmp_error_names_the_time_out() {
     s.all();
     let key = FlowKey::new(6, s.local, s.remote);
     let in_flight = s.iss.wrapping_add(1);
-    s.e.on_icmp_error(s.time(), &key, IcmpError::Unreachable { code: 1 }, Some(in_flight.wrapping_add(5_000)));
+    s.e.on_icmp_error(
+        s.time(),
+        &key,
+        IcmpError::Unreachable { code: 1 },
+        Some(in_flight.wrapping_add(5_000)),
+    );
     assert_eq!(s.c().icmp_ignored, 1, "not about anything in flight");
     s.e.on_icmp_error(s.time(), &key, IcmpError::Unreachable { code: 1 }, Some(in_flight));
     assert_eq!(s.e.state(id), Some(State::Established), "a soft error");

@@ -61,7 +61,7 @@ impl Control for Cubic {
         }
     }
 
-    fn on_congestion(&mut self, window: &Window, in_flight_bytes: u32, _now: Instant) -> u32 {
+    fn on_congestion(&mut self, window: &Window, _in_flight_bytes: u32, _now: Instant) -> u32 {
         let mss = f64::from(window.mss);
         let cwnd = f64::from(window.cwnd) / mss;
         self.undo = (self.w_max, self.cwnd_prior);
@@ -69,7 +69,6 @@ impl Control for Cubic {
         // Section 4.7, fast convergence.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
-        let _ = in_flight_bytes;
         ((f64::from(window.cwnd) * BETA) as u32).max(2 * window.mss)
     }
 

@@ -63,7 +63,6 @@ pub(crate) struct AckSample {
     pub(crate) now: Instant,
     pub(crate) acked_bytes: u32,
     pub(crate) srtt_us: u32,
-    pub(crate) min_rtt_us: u32,
 }
 
 /// How a window grows and falls.

@@ -143,9 +143,9 @@ impl Link {
         let copies = 1 + u32::from(self.rng.chance(self.config.duplicate_ppm));
         let lane = to as usize;
         let mut at = now;
-        if self.config.rate_bps > 0 {
-            let bits = (packet.tcp.len() as u64 + 40) * 8;
-            at = at.max(self.free_at[lane]) + bits * 1_000_000 / self.config.rate_bps;
+        let bits = (packet.tcp.len() as u64 + 40) * 8;
+        if let Some(us) = (bits * 1_000_000).checked_div(self.config.rate_bps) {
+            at = at.max(self.free_at[lane]) + us;
             self.free_at[lane] = at;
         }
         for _ in 0..copies {

@@ -159,7 +159,7 @@ impl Script {
         b.extend(self.irs.wrapping_add(s.seq as u32).to_be_bytes());
         let ack = if flags & 16 != 0 { self.iss.wrapping_add(s.ack as u32) } else { 0 };
         b.extend(ack.to_be_bytes());
-        b.push(((20 + opts.len()) / 4 << 4) as u8);
+        b.push((((20 + opts.len()) / 4) << 4) as u8);
         b.push(flags);
         b.extend(s.win.to_be_bytes());
         b.extend([0; 4]);
