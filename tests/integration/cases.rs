@@ -1,5 +1,6 @@
 //! All cases, in the order they run.
 
+mod conformance;
 mod ffctl;
 mod http;
 mod idle;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Case> {
         transfer::cases(),
         load::cases(),
         idle::cases(),
+        conformance::cases(),
         nginx::cases(),
         ffctl::cases(),
         kills::cases(),
