@@ -801,6 +801,11 @@ fn read_range(
 
 /// What must hold between the fields, so that nothing later can go wrong.
 fn check(c: &Conn) -> Read<()> {
+    let s = &c.stats;
+    let counts = [s.bytes_acked, s.bytes_received, s.bytes_sent, s.bytes_retrans, s.segs_in, s.segs_out];
+    if counts.iter().any(|count| count >> 62 != 0) || s.retrans_segs >> 30 != 0 || s.dsack_dups >> 30 != 0 {
+        return inconsistent("a count is larger than any connection can reach");
+    }
     if c.pmtu < 68 || c.window.cwnd == 0 || c.window.cwnd > 1 << 30 {
         return inconsistent("path MTU or window is out of range");
     }
