@@ -271,6 +271,10 @@ impl Places {
                 place.alive = false;
                 place.pacing.ended(place.attached_us, now_us);
                 let was_ready = std::mem::take(&mut place.ready);
+                // A program of one process is its own master.
+                if generation.master == pid {
+                    generation.master_alive = false;
+                }
                 let retires = !generation.is_alive();
                 if retires {
                     *held = None;

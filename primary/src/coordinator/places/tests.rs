@@ -138,3 +138,12 @@ fn slots_are_used_in_turn_and_epochs_never_again() {
         places.ended(master, 0);
     }
 }
+
+#[test]
+fn a_program_of_one_process_is_its_own_master() {
+    let mut places = Places::new(1, 4);
+    assert_eq!(attach(&mut places, 101, 101, 5), placed(FIRST, 0, true, None, 5));
+    let ended = places.ended(101, 9_000_000);
+    assert_eq!(ended, Ended::Worker { generation: FIRST, index: 0, was_ready: false, retires: true });
+    assert_eq!(attach(&mut places, 102, 102, 9_000_000), placed(SECOND, 0, true, None, 9_000_000));
+}
