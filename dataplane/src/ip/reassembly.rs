@@ -179,12 +179,16 @@ impl Reassembler {
 
     /// Gives up the oldest packets until one with a payload of `end` bytes, named `id`, has room.
     fn make_room(&mut self, id: &PacketId, end: usize) {
-        let known = self.packets.get(id);
-        let new_packets = usize::from(known.is_none());
-        let new_bytes = end.saturating_sub(known.map_or(0, |packet| packet.payload.len()));
-        while self.packets.len() + new_packets > self.limits.packets_max
-            || (self.bytes + new_bytes > self.limits.bytes_max && !self.packets.is_empty())
-        {
+        loop {
+            // Anew each time: the packet given up may have been this one.
+            let known = self.packets.get(id);
+            let new_packets = usize::from(known.is_none());
+            let new_bytes = end.saturating_sub(known.map_or(0, |packet| packet.payload.len()));
+            let fits = self.packets.len() + new_packets <= self.limits.packets_max
+                && (self.bytes + new_bytes <= self.limits.bytes_max || self.packets.is_empty());
+            if fits {
+                break;
+            }
             let Some((_, oldest, serial)) = self.order.pop_front() else { return };
             if self.packets.get(&oldest).is_some_and(|packet| packet.serial == serial) {
                 self.remove(&oldest);
