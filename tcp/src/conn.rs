@@ -3,19 +3,18 @@
 //! What arrives is in `input`, what leaves in `output`, loss and its repair in
 //! `recovery`, deadlines in `deadlines`.
 
-use std::collections::VecDeque;
-
 use ff_flowmap::FlowKey;
 
 use crate::buffers::Ring;
 use crate::congestion::{Controller, HyStart, Window};
 use crate::error::ConnError;
+use crate::flight::Flight;
 use crate::header::{ACK, RST};
 use crate::host::{Bare, Host, Reply, Sacks};
 use crate::info::{CaState, State};
 use crate::numbers;
 use crate::reassembly::{Range, Reassembly};
-use crate::recovery::{Prr, Rack, Record};
+use crate::recovery::{Prr, Rack};
 use crate::rtt::Rtt;
 use crate::seq::Seq;
 use crate::socket::{ConnId, Readiness, SocketOptions};
@@ -128,7 +127,7 @@ pub(crate) struct Conn {
     pub(crate) rx: Ring,
 
     // In flight.
-    pub(crate) records: VecDeque<Record>,
+    pub(crate) records: Flight,
     pub(crate) sacked_bytes: u32,
     pub(crate) lost_bytes: u32,
     pub(crate) retx_bytes: u32,
@@ -269,7 +268,7 @@ impl Conn {
             delack_at: NEVER,
             tx: Ring::default(),
             tx_base: iss.add(1),
-            records: VecDeque::new(),
+            records: Flight::default(),
             sacked_bytes: 0,
             lost_bytes: 0,
             retx_bytes: 0,
@@ -604,7 +603,7 @@ impl Conn {
     /// Gives the send queue's memory back.
     pub(crate) fn release_send(&mut self, host: &mut Host) {
         self.tx.clear(&mut host.pool);
-        host.put_records(std::mem::take(&mut self.records));
+        self.records.release(host);
         self.sacked_bytes = 0;
         self.lost_bytes = 0;
         self.retx_bytes = 0;

@@ -216,7 +216,7 @@ impl<I: FlowIndex> Engine<I> {
         if let Some(Target::Conn(i)) = Target::from_ref(flow)
             && let Some(conn) = self.conns.get(i)
         {
-            std::hint::black_box(conn.touch());
+            std::hint::black_box(conn.touch() ^ self.host.wheel.touch(i));
         }
     }
 

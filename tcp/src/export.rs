@@ -436,7 +436,7 @@ fn write_conn(c: &Conn, w: &mut Writer<'_>) {
     w.u32(s.dsack_dups);
     // Segments in flight.
     w.u32(c.records.len() as u32);
-    for r in &c.records {
+    for r in c.records.iter() {
         w.u64(r.sent_us);
         w.seq(r.seq);
         w.u32(r.len);
@@ -723,9 +723,6 @@ fn read_queues(host: &mut Host, r: &mut Reader<'_>, c: &mut Conn) -> Read<()> {
     if n > RECORDS_MAX || n * 17 > r.0.len() {
         return Err(ImportError::Length);
     }
-    if n > 0 {
-        c.records = host.take_records();
-    }
     for _ in 0..n {
         let record = Record { sent_us: r.u64()?, seq: r.seq()?, len: r.u32()?, flags: r.u8()? };
         if record.flags & LOST != 0 {
@@ -734,7 +731,7 @@ fn read_queues(host: &mut Host, r: &mut Reader<'_>, c: &mut Conn) -> Read<()> {
         if record.flags & RETX != 0 {
             c.retx_bytes = c.retx_bytes.saturating_add(record.len);
         }
-        c.records.push_back(record);
+        c.records.push_back(host, record);
     }
     c.sacked_bytes = r.u32()?;
     let len = r.u32()?;
@@ -822,7 +819,7 @@ fn check(c: &Conn) -> Read<()> {
     }
     let mut at = c.snd_una;
     let mut sacked = 0u32;
-    for r in &c.records {
+    for r in c.records.iter() {
         if r.seq != at || r.len == 0 || r.flags & (SACKED | LOST) == SACKED | LOST || r.len > RING_MAX_BYTES {
             return inconsistent("segments in flight do not follow each other");
         }

@@ -17,6 +17,7 @@ mod deadlines;
 mod engine;
 mod error;
 mod export;
+mod flight;
 mod header;
 mod host;
 mod info;

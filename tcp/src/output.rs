@@ -99,8 +99,7 @@ impl Conn {
         };
         let len = header.emit(options.finish(), buf)?;
         if first {
-            self.records = host.take_records();
-            self.records.push_back(Record { sent_us: now.0, seq: self.iss, len: 1, flags: SYN_RECORD });
+            self.records.push_back(host, Record { sent_us: now.0, seq: self.iss, len: 1, flags: SYN_RECORD });
             self.snd_nxt = self.iss.add(1);
             self.high_seq = self.snd_nxt;
         } else if let Some(r) = self.records.front_mut() {
@@ -384,9 +383,6 @@ impl Conn {
         let gso_size = (len > mss && len.is_multiple_of(mss)).then_some(mss as u16);
         let t = self.emit(host, now, buf, Plan { seq, len, flags, ecn, gso_size })?;
         let sent = len;
-        if self.records.capacity() == 0 {
-            self.records = host.take_records();
-        }
         let idle = self.records.is_empty();
         let mut at = seq;
         let mut left = sent;
@@ -394,7 +390,8 @@ impl Conn {
             let n = if gso_size.is_some() { left.min(mss) } else { left };
             left -= n;
             let with_fin = u32::from(fin && left == 0);
-            self.records.push_back(Record { sent_us: now.0, seq: at, len: n + with_fin, flags: 0 });
+            let record = Record { sent_us: now.0, seq: at, len: n + with_fin, flags: 0 };
+            self.records.push_back(host, record);
             at = at.add(n + with_fin);
             if left == 0 {
                 break;

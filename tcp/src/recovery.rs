@@ -32,7 +32,7 @@ const TIMER_MIN_US: u64 = 1_000;
 const PEER_DELACK_US: u64 = 200_000;
 
 /// One segment in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) sent_us: u64,
     pub(crate) seq: Seq,
@@ -142,7 +142,7 @@ pub(crate) struct AckEvents {
 impl Conn {
     /// The index of the first record that ends beyond `seq`.
     fn record_at(&self, seq: Seq) -> usize {
-        self.records.partition_point(|r| r.end().le(seq))
+        self.records.ending_beyond(seq)
     }
 
     /// Cuts record `i` so that it ends at `seq`; the rest follows it.
@@ -153,7 +153,7 @@ impl Conn {
             return;
         }
         self.records[i].len = head;
-        self.records.insert(i + 1, Record { seq, len: r.len - head, flags: r.flags & !SYN_RECORD, ..r });
+        self.records.insert_after(i, Record { seq, len: r.len - head, flags: r.flags & !SYN_RECORD, ..r });
     }
 
     /// A record was delivered: what RACK and the reordering detector learn.
@@ -348,8 +348,8 @@ impl Conn {
             }
         }
         events.advanced = true;
-        if self.records.is_empty() && self.records.capacity() > 0 && self.tx.is_empty() {
-            host.put_records(std::mem::take(&mut self.records));
+        if self.records.is_empty() && self.tx.is_empty() {
+            self.records.release(host);
         }
     }
 
@@ -516,7 +516,7 @@ impl Conn {
         let Some(undo) = self.undo.take() else { return };
         host.counters.undo_recoveries += 1;
         if !keep_lost {
-            for r in &mut self.records {
+            for r in self.records.iter_mut() {
                 r.flags &= !(LOST | RETX);
             }
             self.lost_bytes = 0;
@@ -623,7 +623,7 @@ impl Conn {
         let window = self.reordering_window_us();
         let mut left_max: Option<u64> = None;
         let mut lost = 0;
-        for r in &mut self.records {
+        for r in self.records.iter_mut() {
             if r.sent_us > self.rack.sent_us {
                 // Not yet retransmitted records are in order of sending: beyond
                 // the newest delivered one only retransmissions could follow.
@@ -765,7 +765,7 @@ impl Conn {
     pub(crate) fn resend_oversized(&mut self, host: &mut Host) {
         let mss = self.window.mss;
         let mut any = false;
-        for r in &mut self.records {
+        for r in self.records.iter_mut() {
             if r.len > mss && !r.is(SACKED) && (!r.is(LOST) || r.is(RETX)) {
                 if r.is(RETX) {
                     r.flags &= !RETX;

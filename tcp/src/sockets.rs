@@ -220,11 +220,8 @@ impl<I: FlowIndex> Engine<I> {
         }
         let keep = conn.ooo.is_some();
         conn.rx.consume(&mut host.pool, n as u32, !keep);
+        // An ACK that this makes due is on the work list; no deadline moves.
         conn.after_read(host, now, n as u32);
-        if conn.detached {
-            return Ok(n);
-        }
-        self.settle(id.index);
         Ok(n)
     }
 

@@ -44,6 +44,12 @@ impl Wheel {
         }
     }
 
+    /// Reads a node, for the cache.
+    #[inline]
+    pub(crate) fn touch(&self, node: u32) -> u64 {
+        self.nodes.get(node as usize).map_or(0, |n| n.tick)
+    }
+
     /// Makes sure that `node` fires at or before `deadline`.
     #[inline]
     pub(crate) fn at_latest(&mut self, node: u32, deadline: Instant) {

@@ -8,7 +8,7 @@
 mod support;
 use support::*;
 
-pub fn seeds() -> std::ops::Range<u64> {
+fn seeds() -> std::ops::Range<u64> {
     if let Ok(seed) = std::env::var("FF_SEED") {
         let seed = seed.parse().unwrap();
         return seed..seed + 1;
@@ -18,7 +18,7 @@ pub fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Runs `case` for all seeds on two threads; a panic names its seed.
-pub fn for_all_seeds(case: fn(u64)) {
+fn for_all_seeds(case: fn(u64)) {
     let range = seeds();
     std::thread::scope(|s| {
         for t in 0..2u64 {
