@@ -158,7 +158,8 @@ fn of_wrk(text: &str) -> Result<(f64, f64), Failure> {
 
 /// Rate and number of responses, and the client's CPU time in seconds.
 fn of_loadgen(text: &str) -> Result<(f64, f64, f64), Failure> {
-    let report: Value = serde_json::from_str(text).doing("ff-loadgen printed no JSON")?;
+    let report: Value =
+        serde_json::from_str(text).map_err(|error| format!("ff-loadgen printed no JSON: {error}"))?;
     let figure = |path: &str| report.pointer(path).and_then(Value::as_f64).doing(format!("no {path}"));
     Ok((figure("/requests_per_s")?, figure("/responses")?, figure("/client/cpu_s")?))
 }

@@ -54,9 +54,6 @@ pub enum ClientError {
     /// A source address is in no prefix of the server.
     #[error("{0} is in none of the server's prefixes")]
     ForeignSource(IpAddr),
-    /// No random numbers.
-    #[error("the kernel gives no random numbers: {0}")]
-    Random(getrandom::Error),
 }
 
 /// What the client needs beside its plan.
@@ -107,7 +104,7 @@ pub fn attach(instance: &str, settings: &ClientSettings) -> Result<Client, Clien
     let queues = queues.collect::<Result<Vec<_>, _>>()?;
     let count = queues.len();
     let io = Queues::new(queues).ok_or(ClientError::NoQueues)?;
-    let config = stack_config(&plan, addresses, settings)?;
+    let config = stack_config(&plan, addresses, settings);
     let sources = config.addresses.iter().map(|(ip, _)| *ip).collect();
     let shared = Shared::alone(config.hash_key)?;
     let index = HeapIndex::new(config.hash_key);
@@ -128,27 +125,26 @@ fn client_addresses(plan: &WorkerPlan, settings: &ClientSettings) -> Result<Vec<
     if chosen.is_empty() { Err(ClientError::NoSource) } else { Ok(chosen) }
 }
 
-fn stack_config(
-    plan: &WorkerPlan,
-    addresses: Vec<(IpAddr, u8)>,
-    settings: &ClientSettings,
-) -> Result<StackConfig, ClientError> {
-    let mut keys = [[0; 16]; 4];
-    for key in &mut keys {
-        getrandom::fill(key).map_err(ClientError::Random)?;
-    }
-    let [isn, timestamp, cookie, hash_key] = keys;
+fn stack_config(plan: &WorkerPlan, addresses: Vec<(IpAddr, u8)>, settings: &ClientSettings) -> StackConfig {
     // Room for connections that are closed and not done yet.
     let conns_max = u32::try_from(settings.connections * 2 + 65_536).unwrap_or(u32::MAX);
-    Ok(StackConfig {
+    StackConfig {
         mtu: plan.mtu,
         addresses,
         gateway4: None::<Ipv4Addr>,
         gateway6: None::<Ipv6Addr>,
         engine: EngineConfig { conns_max, orphans_max: conns_max, ..EngineConfig::default() },
-        secrets: Secrets { isn, timestamp, cookie },
-        hash_key,
+        secrets: SECRETS,
+        hash_key: HASH_KEY,
         sockets_max: conns_max as usize,
         ..StackConfig::default()
-    })
+    }
 }
+
+/// Keys of the client's host. They are constants because a client takes the place of the one before it, with the same
+/// addresses: the server holds that one's connections in TIME-WAIT, and takes a new SYN only when its sequence number
+/// or timestamp is newer (RFC 6191), so both clients' numbers must come from one clock and one key. Nobody but the
+/// server is on a wire in memory, so there is nobody to keep them from.
+const SECRETS: Secrets =
+    Secrets { isn: *b"loadgen: numbers", timestamp: *b"loadgen: stamps.", cookie: *b"loadgen: cookies" };
+const HASH_KEY: [u8; 16] = *b"loadgen: hashing";
