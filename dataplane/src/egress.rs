@@ -5,6 +5,7 @@ use ff_handover::DropReason;
 use ff_tcp::Transmit;
 
 use crate::io::{Capabilities, Frame, PacketIo, TxOffload};
+use crate::ip::addresses::Route;
 use crate::ip::checksum::Checksum;
 use crate::ip::output::{HOP_LIMIT, IpHeader, header_bytes};
 use crate::ip::parse::{ETHERNET_BYTES, IPV4_BYTES, IPV6_BYTES, TCP};
@@ -63,10 +64,15 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             self.expected_ip_bytes = ip_bytes;
         }
         frame.set_len(l4 + segment.len);
-        let Some(hop) = self.ip.addresses.next_hop(dst) else {
+        let Some(route) = self.ip.addresses.route(dst) else {
             return self.ip.drops.count(DropReason::NoRoute);
         };
-        let capabilities = *self.ip.capabilities();
+        let mut capabilities = *self.ip.capabilities();
+        if route == Route::Own {
+            // No device will see it, so nothing is left to one.
+            capabilities.tx_ip_checksum = false;
+            capabilities.tx_l4_checksum = false;
+        }
         let mac = self.ip.addresses.mac();
         let bytes = frame.bytes_mut();
         let header = IpHeader {
@@ -96,6 +102,6 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
                 ipv6: src.is_ipv6(),
             });
         }
-        self.ip.send_to_hop(&mut self.io, self.now, frame, hop);
+        self.ip.send_by(&mut self.io, self.now, frame, route);
     }
 }

@@ -5,7 +5,7 @@ use ff_handover::DropReason;
 use ff_tcp::{Ecn, SegmentMeta};
 
 use crate::dispatch::{Own, Verdict, dispatch};
-use crate::io::{Frame, PacketIo, WorkerRef};
+use crate::io::{BURST, Frame, PacketIo, WorkerRef};
 use crate::ip::addresses::Destination;
 use crate::ip::icmp::{self, Embedded};
 use crate::ip::layer::IcmpReply;
@@ -18,7 +18,18 @@ use crate::stack::Stack;
 /// What was read of a frame of the burst. It travels with the frame, so nothing is parsed twice.
 pub(crate) struct Item {
     parsed: Result<Parsed, DropReason>,
-    forwarded: bool,
+    origin: Origin,
+}
+
+/// How a frame came to this worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// From a queue of the device.
+    Queue,
+    /// Another worker has handed it over.
+    Forwarded,
+    /// This worker has sent it to itself.
+    Looped,
 }
 
 /// What was found out about a packet before it is taken.
@@ -35,6 +46,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         let mut items = std::mem::take(&mut self.items);
         let from_queues = self.io.receive(&mut burst);
         let count = from_queues + self.io.receive_forwarded(&mut burst);
+        self.ip.take_looped(&mut burst, BURST);
         let mac = self.ip.addresses.mac();
         for (position, frame) in burst.iter().enumerate() {
             let parsed = parse::parse(frame.bytes(), mac, frame.rx_checksum());
@@ -43,13 +55,18 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             {
                 self.engine.index().prefetch(&parsed.key);
             }
-            items.push(Item { parsed, forwarded: position >= from_queues });
+            let origin = match position {
+                _ if position < from_queues => Origin::Queue,
+                _ if position < count => Origin::Forwarded,
+                _ => Origin::Looped,
+            };
+            items.push(Item { parsed, origin });
         }
         // The lookup is made when the packet's turn comes: a packet before it in the burst may have changed
         // the table. Its cache lines are on their way since the loop above.
         for (frame, item) in burst.drain(..).zip(items.drain(..)) {
             match item.parsed {
-                Ok(parsed) => self.take_frame(frame, &parsed, item.forwarded),
+                Ok(parsed) => self.take_frame(frame, &parsed, item.origin),
                 Err(reason) => self.ip.drops.count(reason),
             }
         }
@@ -58,10 +75,10 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         count
     }
 
-    fn take_frame(&mut self, frame: P::Frame, parsed: &Parsed, forwarded: bool) {
-        let judged = self.judge(parsed, frame.bytes(), forwarded);
+    fn take_frame(&mut self, frame: P::Frame, parsed: &Parsed, origin: Origin) {
+        let judged = self.judge(parsed, frame.bytes(), origin);
         match judged.verdict {
-            Verdict::Local => self.take_packet(parsed, frame.bytes(), &judged, forwarded),
+            Verdict::Local => self.take_packet(parsed, frame.bytes(), &judged, origin),
             Verdict::Forward(worker) => {
                 if self.io.forward(worker, frame).is_err() {
                     self.ip.drops.count(DropReason::ForwardFull);
@@ -71,7 +88,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         }
     }
 
-    fn judge(&self, parsed: &Parsed, bytes: &[u8], forwarded: bool) -> Judged {
+    fn judge(&self, parsed: &Parsed, bytes: &[u8], origin: Origin) -> Judged {
         let embedded = match parsed.class {
             Class::Icmp { .. } => icmp::embedded(parsed, bytes),
             Class::Icmpv6 { kind } if !is_ndp(kind) => icmp::embedded(parsed, bytes),
@@ -82,7 +99,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             (_, Some(embedded)) => self.own(&embedded.key),
             _ => Own::Unknown,
         };
-        let verdict = dispatch(parsed, embedded.as_ref(), own, forwarded, &self.view, self.now.0);
+        let handed_over = origin != Origin::Queue;
+        let verdict = dispatch(parsed, embedded.as_ref(), own, handed_over, &self.view, self.now.0);
         Judged { verdict, own, embedded }
     }
 
@@ -100,7 +118,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     }
 
     /// Takes a packet that is for this worker. `bytes` is what `parsed` was read from.
-    fn take_packet(&mut self, parsed: &Parsed, bytes: &[u8], judged: &Judged, forwarded: bool) {
+    fn take_packet(&mut self, parsed: &Parsed, bytes: &[u8], judged: &Judged, origin: Origin) {
         if parsed.class == Class::Arp {
             let arp = bytes.get(usize::from(parsed.l3)..).unwrap_or_default();
             if let Err(reason) = self.ip.on_arp(&mut self.io, self.now, arp) {
@@ -112,12 +130,12 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         if destination == Destination::Foreign {
             return self.ip.drops.count(DropReason::WrongAddress);
         }
-        if self.ip.addresses.is_own(parsed.src()) {
+        if origin != Origin::Looped && self.ip.addresses.is_own(parsed.src()) {
             return self.ip.drops.count(DropReason::BadSource);
         }
         match parsed.class {
             Class::Arp => {}
-            Class::Fragment(_) => self.take_fragment(parsed, bytes, forwarded),
+            Class::Fragment(_) => self.take_fragment(parsed, bytes, origin),
             Class::Tcp { .. } => self.take_tcp(parsed, bytes, destination, judged.own),
             Class::Udp => self.take_udp(parsed, bytes, destination),
             Class::Icmp { .. } | Class::Icmpv6 { .. } => self.take_icmp(parsed, bytes, judged.embedded),
@@ -201,7 +219,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         self.ip.on_echo(&mut self.io, self.now, parsed, bytes);
     }
 
-    fn take_fragment(&mut self, parsed: &Parsed, bytes: &[u8], forwarded: bool) {
+    fn take_fragment(&mut self, parsed: &Parsed, bytes: &[u8], origin: Origin) {
         let outcome = self.ip.reassembler.push(self.now, parsed, bytes);
         let evicted = self.ip.reassembler.take_evicted();
         self.ip.drops.add(DropReason::FragmentMemory, evicted);
@@ -215,9 +233,9 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
                     self.ip.drops.count(DropReason::BadFragment);
                 }
                 Ok(whole) => {
-                    let judged = self.judge(&whole, &packet, forwarded);
+                    let judged = self.judge(&whole, &packet, origin);
                     match judged.verdict {
-                        Verdict::Local => self.take_packet(&whole, &packet, &judged, forwarded),
+                        Verdict::Local => self.take_packet(&whole, &packet, &judged, origin),
                         Verdict::Forward(worker) => self.forward_whole(worker, &whole, &packet),
                         Verdict::Kernel => self.ip.drops.count(DropReason::KernelPathFull),
                     }

@@ -25,7 +25,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             rx,
             tx: flushed.sent,
             events: !self.events.is_empty(),
-            more: share_used || rx >= BURST,
+            more: share_used || rx >= BURST || self.ip.has_looped(),
         };
         self.report.end(&report);
         self.report_if_due();

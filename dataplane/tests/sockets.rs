@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{IoSlice, IoSliceMut};
 
+use ff_dataplane::io::PacketIo;
 use ff_dataplane::sockets::{
     Domain, Kind, Readiness, Shutdown, SockError, SockOpt, SockOptName, SockOptValue, SocketId,
 };
@@ -494,4 +495,35 @@ fn a_listener_that_is_shut_down_listens_no_more() {
     pair.stack.listen(listener, 1).expect("listening again");
     peer_connect(&mut pair, "198.18.0.2:80", 40_001);
     accept(&mut pair, listener);
+}
+
+#[test]
+fn a_worker_reaches_its_own_addresses() {
+    for at in ["198.18.0.2:80", "[2001:2::2]:80"] {
+        let mut pair = Pair::new(1);
+        let listener = listen(&mut pair, at, &[]);
+        let domain = if at.contains('[') { Domain::Ipv6 } else { Domain::Ipv4 };
+        let client = stream(&mut pair, domain);
+        assert_eq!(pair.stack.connect(client, addr(at)), Err(SockError::InProgress));
+        let server = accept(&mut pair, listener);
+        let bytes = pattern(200_000, 6);
+        let (mut sent, mut got) = (0, Vec::new());
+        pair.run_until(10_000_000, |pair| {
+            sent += pair.stack.send(client, &bytes[sent..]).unwrap_or(0);
+            let mut buf = [0; 8_192];
+            while let Ok(n) = pair.stack.recv(server, &mut buf, false) {
+                got.extend_from_slice(&buf[..n]);
+            }
+            got.len() == bytes.len()
+        });
+        assert!(got == bytes);
+        assert_eq!(pair.stack.io().counters().tx_frames, 0, "nothing of it was on the wire");
+
+        let receiver = pair.stack.socket(domain, Kind::Datagram).expect("a socket");
+        pair.stack.bind(receiver, addr(&at.replace("80", "53"))).expect("bound");
+        let sender = pair.stack.socket(domain, Kind::Datagram).expect("a socket");
+        let to = Some(addr(&at.replace("80", "53")));
+        assert_eq!(pair.stack.send_to(sender, &[IoSlice::new(&bytes[..5_000])], to, None), Ok(5_000));
+        pair.run_until(1_000_000, |pair| pair.stack.queued_bytes(receiver) == Ok(5_000));
+    }
 }

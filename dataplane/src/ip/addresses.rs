@@ -18,6 +18,15 @@ struct Own {
     prefix_len: u8,
 }
 
+/// Where a packet that we send goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// To a neighbour on the link.
+    Hop(IpAddr),
+    /// Back to this worker: the destination is an address of ours.
+    Own,
+}
+
 /// What a destination address means to us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
@@ -78,6 +87,11 @@ impl Addresses {
         if group { Destination::Group } else { Destination::Foreign }
     }
 
+    /// Where a packet to `dst` goes; `None` without a route.
+    pub fn route(&self, dst: IpAddr) -> Option<Route> {
+        if self.is_own(dst) { Some(Route::Own) } else { self.next_hop(dst).map(Route::Hop) }
+    }
+
     /// The neighbour that a packet to `dst` is handed to: `dst` itself on the link, else the gateway; `None`
     /// without a route, or for destinations that have no neighbour.
     pub fn next_hop(&self, dst: IpAddr) -> Option<IpAddr> {
@@ -97,6 +111,9 @@ impl Addresses {
     /// subnet, else of the subnet of the gateway, else the first of the family (a simple form of RFC 6724:
     /// same scope, longest common prefix).
     pub fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
+        if self.is_own(dst) {
+            return Some(dst);
+        }
         let hop = self.next_hop(dst)?;
         let link_local = matches!(dst, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let fits = |own: &&Own| {

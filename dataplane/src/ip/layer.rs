@@ -1,5 +1,6 @@
 //! The network layer with its state: what is sent finds its next hop, what is asked of us is answered.
 
+use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -8,7 +9,7 @@ use ff_handover::{DROP_REASONS, DropReason};
 use ff_tcp::Instant;
 use siphasher::sip::SipHasher13;
 
-use super::addresses::{Addresses, group_mac, solicited_group};
+use super::addresses::{Addresses, Route, group_mac, solicited_group};
 use super::hop_cache::HopCache;
 use super::icmp::{self, RateLimit};
 use super::link_address::{self, ARP_BYTES, LinkMessage, NDP_HOP_LIMIT};
@@ -30,6 +31,8 @@ const WAIT_MAX_US: u64 = 5_000_000;
 /// Questions to a known address go to it alone, so often; then to all, since it may have moved (RFC 1122,
 /// section 2.3.2.1).
 const UNICAST_PROBES: u32 = 3;
+/// Packets to ourselves that wait for the next pass.
+const LOOPED_MAX: usize = 1_024;
 /// Flows reported as unreachable at once.
 const UNREACHABLE_MAX: usize = 64;
 
@@ -77,6 +80,8 @@ pub(crate) struct IpLayer<F> {
     neighbours: NeighbourWriter<'static>,
     hops: HopCache,
     waiting: Waiting<F>,
+    /// Packets from this worker to itself.
+    looped: VecDeque<F>,
     waiting_changes: u64,
     waiting_check: Instant,
     errors: RateLimit,
@@ -106,6 +111,7 @@ impl<F: Frame> IpLayer<F> {
             neighbours,
             hops: HopCache::new(),
             waiting: Waiting::new(),
+            looped: VecDeque::new(),
             waiting_changes: 0,
             waiting_check: Instant(0),
             errors: RateLimit::new(ERRORS_PER_SECOND, ERRORS_BURST),
@@ -152,12 +158,12 @@ impl<F: Frame> IpLayer<F> {
         header: &IpHeader,
         payload: &[u8],
     ) -> Result<(), SendError> {
-        let hop = self.addresses.next_hop(header.dst).ok_or(SendError::NoRoute)?;
+        let route = self.addresses.route(header.dst).ok_or(SendError::NoRoute)?;
         let ip_bytes = header_bytes(header.dst);
         let mtu = self.pmtus.get(now, header.dst, self.mtu);
         if ip_bytes + payload.len() <= usize::from(mtu) {
             let frame = self.fill(io, header, payload, None).ok_or(SendError::NoMemory)?;
-            self.send_to_hop(io, now, frame, hop);
+            self.send_by(io, now, frame, route);
             return Ok(());
         }
         if header.dont_fragment {
@@ -172,7 +178,7 @@ impl<F: Frame> IpLayer<F> {
             let part = &payload[at..payload.len().min(at + room)];
             let cut = Cut { id, offset: at as u16, more: at + part.len() < payload.len() };
             let frame = self.fill(io, header, part, Some(cut)).ok_or(SendError::NoMemory)?;
-            self.send_to_hop(io, now, frame, hop);
+            self.send_by(io, now, frame, route);
             at += part.len();
         }
         Ok(())
@@ -203,14 +209,43 @@ impl<F: Frame> IpLayer<F> {
         Some(frame)
     }
 
-    /// Sends a finished frame to `hop`, now or when its address is known.
-    pub(crate) fn send_to_hop<P: PacketIo<Frame = F>>(
+    /// Sends a finished frame. What goes to ourselves must have its checksums.
+    pub(crate) fn send_by<P: PacketIo<Frame = F>>(
         &mut self,
         io: &mut P,
         now: Instant,
-        mut frame: F,
-        hop: IpAddr,
+        frame: F,
+        route: Route,
     ) {
+        match route {
+            Route::Hop(hop) => self.send_to_hop(io, now, frame, hop),
+            Route::Own => self.loop_back(frame),
+        }
+    }
+
+    fn loop_back(&mut self, mut frame: F) {
+        if self.looped.len() >= LOOPED_MAX {
+            return self.drops.count(DropReason::TxFull);
+        }
+        let mac = self.addresses.mac();
+        frame.bytes_mut()[..6].copy_from_slice(&mac);
+        self.looped.push_back(frame);
+    }
+
+    /// Appends up to `max` packets that this worker has sent to itself, and says how many.
+    pub(crate) fn take_looped(&mut self, burst: &mut Vec<F>, max: usize) -> usize {
+        let count = self.looped.len().min(max);
+        burst.extend(self.looped.drain(..count));
+        count
+    }
+
+    /// Packets to ourselves wait for the next pass.
+    pub(crate) fn has_looped(&self) -> bool {
+        !self.looped.is_empty()
+    }
+
+    /// Sends a finished frame to `hop`, now or when its address is known.
+    fn send_to_hop<P: PacketIo<Frame = F>>(&mut self, io: &mut P, now: Instant, mut frame: F, hop: IpAddr) {
         let changes = self.neighbours.table().changes();
         if let Some(mac) = self.hops.get(now, changes, hop) {
             frame.bytes_mut()[..6].copy_from_slice(&mac);

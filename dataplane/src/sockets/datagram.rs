@@ -56,7 +56,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     }
 
     pub(super) fn udp_connect(&mut self, s: SocketId, peer: SocketAddr) -> Result<()> {
-        if self.ip.addresses.next_hop(peer.ip()).is_none() {
+        if self.ip.addresses.route(peer.ip()).is_none() {
             return Err(SockError::NetUnreachable);
         }
         let socket = self.sockets.get(s)?;

@@ -178,7 +178,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             Body::TcpListening { .. } => return Err(SockError::IsConnected),
             Body::TcpIdle(_) | Body::Udp(_) => {}
         }
-        if peer.port() == 0 || self.ip.addresses.next_hop(peer.ip()).is_none() {
+        if peer.port() == 0 || self.ip.addresses.route(peer.ip()).is_none() {
             return Err(SockError::NetUnreachable);
         }
         let bound = socket.bound;
