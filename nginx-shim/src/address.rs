@@ -47,7 +47,10 @@ pub unsafe fn read(addr: *const sockaddr, len: socklen_t) -> Outcome<Given> {
             // SAFETY: `len` covers all members but the scope id; members are read one by one, unaligned.
             let (port, octets) = unsafe {
                 let raw = addr.cast::<sockaddr_in6>();
-                ((&raw const (*raw).sin6_port).read_unaligned(), (&raw const (*raw).sin6_addr).read_unaligned())
+                (
+                    (&raw const (*raw).sin6_port).read_unaligned(),
+                    (&raw const (*raw).sin6_addr).read_unaligned(),
+                )
             };
             let ip = Ipv6Addr::from(octets.s6_addr);
             Ok(Given::Inet(SocketAddr::V6(SocketAddrV6::new(ip, u16::from_be(port), 0, 0))))

@@ -54,7 +54,9 @@ pub enum AttachError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// It answered something else.
-    #[error("the primary gave an answer that does not belong to the question: both must be of the same version")]
+    #[error(
+        "the primary gave an answer that does not belong to the question: both must be of the same version"
+    )]
     Answer,
     /// DPDK, or the device beneath the stack.
     #[error(transparent)]
@@ -91,9 +93,11 @@ impl AttachError {
             Self::Refused(refusal) => refusal.code == "protocol",
             // An address that is not the port's does not become it by trying again.
             Self::Listener { error, .. } => *error == SockError::AddressNotAvailable,
-            Self::Control(_) | Self::Device(_) | Self::Region(_) | Self::Instance(_) | Self::NoPlace { .. } => {
-                false
-            }
+            Self::Control(_)
+            | Self::Device(_)
+            | Self::Region(_)
+            | Self::Instance(_)
+            | Self::NoPlace { .. } => false,
         }
     }
 }

@@ -101,9 +101,8 @@ impl Description {
         if !overlap {
             return false;
         }
-        let both = |name| {
-            self.recorded_flag(libc::SOL_SOCKET, name) && other.recorded_flag(libc::SOL_SOCKET, name)
-        };
+        let both =
+            |name| self.recorded_flag(libc::SOL_SOCKET, name) && other.recorded_flag(libc::SOL_SOCKET, name);
         let listens = matches!(other.state, State::Listening { .. });
         // As the kernel: SO_REUSEPORT on both always shares; SO_REUSEADDR on both as long as nobody listens.
         !(both(libc::SO_REUSEPORT) || both(libc::SO_REUSEADDR) && !(self.kind == Kind::Stream && listens))

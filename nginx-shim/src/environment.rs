@@ -99,7 +99,10 @@ fn parse(var: impl Fn(&str) -> Option<OsString>) -> Option<Environment> {
     let kernel = match var(KERNEL) {
         None => loopback(),
         Some(json) => serde_json::from_slice(json.as_bytes()).unwrap_or_else(|error| {
-            log::line(Level::Alert, format_args!("{KERNEL} is not understood ({error}): loopback stays with the kernel"));
+            log::line(
+                Level::Alert,
+                format_args!("{KERNEL} is not understood ({error}): loopback stays with the kernel"),
+            );
             loopback()
         }),
     };
@@ -113,7 +116,10 @@ fn parse(var: impl Fn(&str) -> Option<OsString>) -> Option<Environment> {
     };
     let inherited = var(INHERITED).map_or_else(Vec::new, |json| {
         serde_json::from_slice(json.as_bytes()).unwrap_or_else(|error| {
-            log::line(Level::Alert, format_args!("{INHERITED} is not understood ({error}): inherited sockets are lost"));
+            log::line(
+                Level::Alert,
+                format_args!("{INHERITED} is not understood ({error}): inherited sockets are lost"),
+            );
             Vec::new()
         })
     });

@@ -266,9 +266,9 @@ impl Set {
     /// Whether a harvest would give something, without taking it.
     pub fn any_ready(&self, mut possible: impl FnMut(u32) -> u32) -> bool {
         self.ready.iter().any(|&index| {
-            self.interests.get(index as usize).is_some_and(|entry| {
-                !entry.dead && possible(entry.description) & entry.events & !HOW != 0
-            })
+            self.interests
+                .get(index as usize)
+                .is_some_and(|entry| !entry.dead && possible(entry.description) & entry.events & !HOW != 0)
         })
     }
 }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ff_tcp::Instant;
 
+use crate::clock;
 use crate::failure::{Failure, Outcome};
 use crate::process::{self, Role};
 use crate::table::{self, Entry};
 use crate::waiting::{self, Wait};
-use crate::clock;
 
 /// Longest stay without any connection finishing, in microseconds.
 const STALL_US_MAX: u64 = 5_000_000;

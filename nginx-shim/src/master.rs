@@ -11,8 +11,8 @@ use libc::{c_char, c_int};
 use crate::description::State;
 use crate::environment::{self, Environment, InheritedSocket};
 use crate::process::{self, Process, Role};
-use crate::table::{self, Entry};
 use crate::real;
+use crate::table::{self, Entry};
 
 /// Runs `exec` with an environment that has ours in it, or, in a process whose sockets do not survive, has not.
 ///

@@ -270,7 +270,8 @@ fn linger_of(value: &[u8]) -> Outcome<Option<u32>> {
 }
 
 fn timeout_of(value: &[u8]) -> Outcome<u64> {
-    let (Some(seconds), Some(us)) = (value.first_chunk::<8>(), value.get(8..).and_then(<[u8]>::first_chunk::<8>))
+    let (Some(seconds), Some(us)) =
+        (value.first_chunk::<8>(), value.get(8..).and_then(<[u8]>::first_chunk::<8>))
     else {
         return fail(libc::EINVAL);
     };

@@ -165,7 +165,9 @@ pub fn possible(stack: Option<&Held>, descriptions: &Slab<Description>, descript
     match (description.state, stack) {
         (State::Open(socket), Some(stack)) => bits_of(stack.0.readiness(socket)),
         // A fresh stream socket is "hung up" and writable to Linux; a datagram socket can be written to.
-        (State::Undecided, _) if description.kind == Kind::Stream => (EPOLLOUT | EPOLLWRNORM | EPOLLHUP) as u32,
+        (State::Undecided, _) if description.kind == Kind::Stream => {
+            (EPOLLOUT | EPOLLWRNORM | EPOLLHUP) as u32
+        }
         (State::Undecided, _) => (EPOLLOUT | EPOLLWRNORM) as u32,
         (State::Lost, _) => (EPOLLERR | EPOLLHUP) as u32,
         _ => 0,

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, gid_t, iovec, mmsghdr, mode_t, msghdr,
-    nfds_t, off_t, pid_t, pollfd, sigaction as action_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
-    uid_t,
+    c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, gid_t, iovec, mmsghdr, mode_t,
+    msghdr, nfds_t, off_t, pid_t, pollfd, sigaction as action_t, sigset_t, size_t, sockaddr, socklen_t,
+    ssize_t, timespec, timeval, uid_t,
 };
 
 /// Says which function is missing and ends the process.

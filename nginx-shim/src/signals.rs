@@ -129,7 +129,8 @@ extern "C" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     // SAFETY: the address is the handler that the application gave for this signal. A handler that takes only
     // the number ignores the other two arguments, as C's calling conventions on Linux allow.
     unsafe {
-        let handler = std::mem::transmute::<usize, extern "C" fn(c_int, *mut siginfo_t, *mut c_void)>(handler);
+        let handler =
+            std::mem::transmute::<usize, extern "C" fn(c_int, *mut siginfo_t, *mut c_void)>(handler);
         handler(signal, info, context);
     }
 }

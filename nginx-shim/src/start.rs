@@ -27,7 +27,10 @@ extern "C" fn at_load() {
     // SAFETY: the handlers are functions of this library, which is never unloaded.
     let failed = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     if failed != 0 {
-        log::line(Level::Emerg, format_args!("pthread_atfork failed (errno {failed}): the data plane is not used"));
+        log::line(
+            Level::Emerg,
+            format_args!("pthread_atfork failed (errno {failed}): the data plane is not used"),
+        );
         return;
     }
     process::set_role(Role::Recording);

@@ -36,9 +36,7 @@ pub enum Entry {
 
 fn encode(entry: Entry) -> u32 {
     match entry {
-        Entry::Socket { description, pooled } => {
-            (description + 1) & INDEX | if pooled { POOLED } else { 0 }
-        }
+        Entry::Socket { description, pooled } => (description + 1) & INDEX | if pooled { POOLED } else { 0 },
         Entry::Epoll(set) => (set + 1) & INDEX | EPOLL,
         Entry::Kept => KEPT,
     }

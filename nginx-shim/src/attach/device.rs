@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use ff_control::{DevicePlan, WorkerPlan};
 use ff_dataplane::io::af_packet::{AfPacketIo, PacketSeat, RingSizes};
 use ff_dataplane::io::dpdk::{DpdkIo, PortSeat};
-use ff_dataplane::io::ring::{RingIo, WireSeat};
 use ff_dataplane::io::inboxes::{AttachError, Seat};
+use ff_dataplane::io::ring::{RingIo, WireSeat};
 use ff_dataplane::io::{PacketIo, WorkerRef};
 use ff_dataplane::{Shared, Stack, StackConfig};
+use ff_dpdk::Eal;
 use ff_dpdk::eal::EalError;
 use ff_dpdk::port::Offloads;
-use ff_dpdk::Eal;
 use ff_flowmap::TcpTableWriter;
 
 use crate::process::Held;
@@ -26,7 +26,9 @@ pub enum DeviceError {
     #[error(transparent)]
     Io(#[from] AttachError),
     /// The descriptors that came with the plan are not those of its device.
-    #[error("the primary sent {sent} descriptors for a device that needs {needed}: both must be of the same version")]
+    #[error(
+        "the primary sent {sent} descriptors for a device that needs {needed}: both must be of the same version"
+    )]
     Descriptors {
         /// How many came.
         sent: usize,

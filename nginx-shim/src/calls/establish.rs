@@ -7,7 +7,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
-use ff_dataplane::sockets::{Domain, Kind, Readiness, Shutdown, SockError, SockOptName, SockOptValue, SocketId};
+use ff_dataplane::sockets::{
+    Domain, Kind, Readiness, Shutdown, SockError, SockOptName, SockOptValue, SocketId,
+};
 
 use super::{Direction, attempt};
 use crate::address::Given;
@@ -84,8 +86,7 @@ fn leave_to_kernel(process: &mut Process, index: u32, fd: RawFd) {
 /// What the stack says to bind or listen. An option that the stack refuses is logged: the kernel accepted it
 /// when it was recorded, so the application cannot be told any more.
 pub fn open(process: &mut Process, index: u32) -> Result<SocketId, SockError> {
-    let (Some(stack), Some(description)) =
-        (&mut process.stack, process.descriptions.get_mut(index as usize))
+    let (Some(stack), Some(description)) = (&mut process.stack, process.descriptions.get_mut(index as usize))
     else {
         return Err(SockError::BadSocket);
     };
@@ -131,7 +132,9 @@ pub fn option_refused(level: i32, name: i32, failure: Failure) {
     log::once(
         log::key(1, (level as u32) << 16 ^ name as u32),
         Level::Warn,
-        format_args!("socket option {name} of level {level} is not supported (errno {errno}): it has no effect"),
+        format_args!(
+            "socket option {name} of level {level} is not supported (errno {errno}): it has no effect"
+        ),
     );
 }
 

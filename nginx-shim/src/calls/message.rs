@@ -158,10 +158,8 @@ unsafe fn tell_destination(fd: RawFd, got: &Got, to: IpAddr, message: &mut msghd
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
                 IpAddr::V6(v6) => v6,
             };
-            let info = libc::in6_pktinfo {
-                ipi6_addr: libc::in6_addr { s6_addr: v6.octets() },
-                ipi6_ifindex: 0,
-            };
+            let info =
+                libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: v6.octets() }, ipi6_ifindex: 0 };
             // SAFETY: passed on from the caller.
             written = unsafe { put(message, room, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info) };
         }

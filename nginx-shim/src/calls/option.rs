@@ -107,8 +107,7 @@ pub unsafe fn get(
 fn answer(fd: RawFd, level: c_int, name: c_int) -> Outcome<Vec<u8>> {
     let mut process = process::lock();
     let description = process.description(fd)?.1;
-    let (receive_timeout_us, send_timeout_us) =
-        (description.receive_timeout_us, description.send_timeout_us);
+    let (receive_timeout_us, send_timeout_us) = (description.receive_timeout_us, description.send_timeout_us);
     match description.state {
         State::Lost => return fail(libc::EBADF),
         State::Listening { .. } if (level, name) == (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {

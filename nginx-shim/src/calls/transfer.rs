@@ -120,7 +120,9 @@ pub fn transmit(
         if !matches!(state, State::Open(_)) {
             decide_for_peer(fd, to)?;
         }
-        return attempt(fd, dont_wait, Direction::Send, |stack, socket| stack.send_to(socket, bufs, to, source));
+        return attempt(fd, dont_wait, Direction::Send, |stack, socket| {
+            stack.send_to(socket, bufs, to, source)
+        });
     }
     if matches!(state, State::Bound(_) | State::Listening { .. }) {
         return broken(fail(libc::EPIPE), flags);

@@ -1,8 +1,6 @@
 //! epoll, poll and select.
 
-use libc::{
-    c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
-};
+use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::number;
 use crate::calls::poll::{self as polls, Selected};
@@ -232,8 +230,7 @@ unsafe extern "C" fn select(
     if let (Some(timeout), Some(span_us)) = (timeout, span_us.flatten()) {
         // Linux tells what is left of the time.
         let left = span_us.saturating_sub(clock::now().0 - begun.0);
-        *timeout =
-            timeval { tv_sec: (left / 1_000_000) as libc::time_t, tv_usec: (left % 1_000_000) as i64 };
+        *timeout = timeval { tv_sec: (left / 1_000_000) as libc::time_t, tv_usec: (left % 1_000_000) as i64 };
     }
     number(result.map(|n| n as c_int), real)
 }
@@ -258,4 +255,3 @@ unsafe extern "C" fn pselect(
     let result = unsafe { of_timespec(timeout) }.and_then(|us| polls::select(count, sets, us, mask));
     number(result.map(|n| n as c_int), real)
 }
-

@@ -33,10 +33,7 @@ fn linger_has_two_numbers() {
 #[test]
 fn timeouts_are_ours() {
     let value = [1_i64.to_ne_bytes(), 500_000_i64.to_ne_bytes()].concat();
-    assert_eq!(
-        parse(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &value),
-        Ok(Setting::ReceiveTimeout(1_500_000))
-    );
+    assert_eq!(parse(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &value), Ok(Setting::ReceiveTimeout(1_500_000)));
     assert_eq!(encode_timeout(1_500_000), value);
     let value = [1_i64.to_ne_bytes(), 1_000_000_i64.to_ne_bytes()].concat();
     assert_eq!(parse(libc::SOL_SOCKET, libc::SO_SNDTIMEO, &value), fail(libc::EDOM));

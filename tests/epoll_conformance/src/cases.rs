@@ -13,6 +13,9 @@ use libc::c_int;
 use crate::pump::Pump;
 use crate::sys;
 
+/// A case and its name.
+pub type Case = (&'static str, fn(&mut World));
+
 /// Where the cases run.
 pub struct World {
     /// The server's address; the port is that of the shared listener.
@@ -73,7 +76,8 @@ impl World {
 
     /// A non-blocking socket of the server's family.
     pub fn fresh(&self, kind: c_int) -> c_int {
-        sys::socket(self.family(), kind | libc::SOCK_NONBLOCK).unwrap_or_else(|error| panic!("socket: {error}"))
+        sys::socket(self.family(), kind | libc::SOCK_NONBLOCK)
+            .unwrap_or_else(|error| panic!("socket: {error}"))
     }
 
     /// AF_INET or AF_INET6.
@@ -91,7 +95,8 @@ impl World {
     pub fn pair(&mut self) -> (c_int, u32) {
         let id = self.number();
         self.pump.connect(id, self.address);
-        let (fd, _) = sys::accept4(self.listener, libc::SOCK_NONBLOCK).unwrap_or_else(|error| panic!("accept: {error}"));
+        let (fd, _) = sys::accept4(self.listener, libc::SOCK_NONBLOCK)
+            .unwrap_or_else(|error| panic!("accept: {error}"));
         (fd, id)
     }
 }
@@ -108,9 +113,7 @@ pub fn run(address: SocketAddr, socket: &str) {
     };
     let listener = open(address.port()).unwrap_or_else(|error| panic!("{address}: {error}"));
     let idle = open(address.port() + 999).unwrap_or_else(|error| panic!("{address}: {error}"));
-    let mut world =
-        World { address, pump: Pump::new(socket, idle), listener, connections: 0, ports: 0 };
-    type Case = (&'static str, fn(&mut World));
+    let mut world = World { address, pump: Pump::new(socket, idle), listener, connections: 0, ports: 0 };
     let cases: &[(&str, &[Case])] = &[
         ("epoll", epoll::CASES),
         ("stream", stream::CASES),

@@ -57,7 +57,9 @@ impl Peer {
                     match result {
                         Ok(0) => Ok("end".to_owned()),
                         Ok(len) => Ok(format!("{len} bytes")),
-                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok("nothing".to_owned()),
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                            Ok("nothing".to_owned())
+                        }
                         Err(error) => Err(error),
                     }
                 }

@@ -28,7 +28,8 @@ impl Pump {
         let stream = UnixStream::connect(socket).unwrap_or_else(|error| panic!("{socket}: {error}"));
         let epfd = sys::epoll();
         for (fd, data) in [(idle, 0), (stream.as_raw_fd(), 1)] {
-            sys::ctl(epfd, EPOLL_CTL_ADD, fd, EPOLLIN, data).unwrap_or_else(|error| panic!("epoll_ctl: {error}"));
+            sys::ctl(epfd, EPOLL_CTL_ADD, fd, EPOLLIN, data)
+                .unwrap_or_else(|error| panic!("epoll_ctl: {error}"));
         }
         Self { stream, epfd }
     }

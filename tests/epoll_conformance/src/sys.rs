@@ -83,7 +83,10 @@ pub fn from_c(storage: &libc::sockaddr_storage) -> SocketAddr {
     unsafe {
         if c_int::from(storage.ss_family) == libc::AF_INET6 {
             let raw = raw.cast::<libc::sockaddr_in6>();
-            SocketAddr::new(IpAddr::V6(Ipv6Addr::from((*raw).sin6_addr.s6_addr)), u16::from_be((*raw).sin6_port))
+            SocketAddr::new(
+                IpAddr::V6(Ipv6Addr::from((*raw).sin6_addr.s6_addr)),
+                u16::from_be((*raw).sin6_port),
+            )
         } else {
             let raw = raw.cast::<libc::sockaddr_in>();
             let ip = Ipv4Addr::from((*raw).sin_addr.s_addr.to_ne_bytes());
@@ -181,7 +184,8 @@ pub fn ioctl(fd: c_int, request: libc::c_ulong, value: c_int) -> Outcome<c_int> 
 
 pub fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<usize> {
     // SAFETY: the value lives through the call.
-    check(unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as socklen_t) } as isize)
+    check(unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as socklen_t) }
+        as isize)
 }
 
 pub fn set_int(fd: c_int, level: c_int, name: c_int, value: c_int) -> Outcome<usize> {
@@ -222,7 +226,8 @@ pub fn ctl(epfd: c_int, op: c_int, fd: c_int, events: c_int, data: u64) -> Outco
 pub fn wait(epfd: c_int, max: usize, timeout_ms: c_int) -> Outcome<Vec<(u64, u32)>> {
     let mut events = vec![epoll_event { events: 0, u64: 0 }; max];
     // SAFETY: the events have room for `max`.
-    let found = check(unsafe { libc::epoll_wait(epfd, events.as_mut_ptr(), max as c_int, timeout_ms) } as isize)?;
+    let found =
+        check(unsafe { libc::epoll_wait(epfd, events.as_mut_ptr(), max as c_int, timeout_ms) } as isize)?;
     Ok(events[..found].iter().map(|event| (event.u64, event.events)).collect())
 }
 
@@ -286,7 +291,9 @@ pub fn recvfrom(fd: c_int, len: usize, flags: c_int) -> Outcome<(usize, SocketAd
 pub fn sendto(fd: c_int, bytes: &[u8], to: SocketAddr) -> Outcome<usize> {
     let (storage, len) = to_c(to);
     // SAFETY: everything lives through the call.
-    check(unsafe { libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), 0, (&raw const storage).cast(), len) })
+    check(unsafe {
+        libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), 0, (&raw const storage).cast(), len)
+    })
 }
 
 /// `writev` of several buffers.
@@ -320,6 +327,7 @@ pub fn bits(bits: u32) -> String {
         (libc::EPOLLERR, "ERR"),
         (libc::EPOLLHUP, "HUP"),
     ];
-    let set: Vec<&str> = names.iter().filter(|(bit, _)| bits & *bit as u32 != 0).map(|(_, name)| *name).collect();
+    let set: Vec<&str> =
+        names.iter().filter(|(bit, _)| bits & *bit as u32 != 0).map(|(_, name)| *name).collect();
     if set.is_empty() { "nothing".to_owned() } else { set.join("|") }
 }

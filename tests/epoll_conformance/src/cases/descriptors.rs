@@ -1,9 +1,9 @@
 //! What a descriptor is: duplicates, flags, numbers.
 
-use super::{World, done, show};
+use super::{Case, World, done, show};
 use crate::sys;
 
-pub const CASES: &[(&str, fn(&mut World))] = &[
+pub const CASES: &[Case] = &[
     ("flags", flags),
     ("duplicates", duplicates),
     ("dup2", dup2),

@@ -5,10 +5,10 @@ use libc::{
     EPOLLRDHUP,
 };
 
-use super::{World, done, ready, ready_within, show};
+use super::{Case, World, done, ready, ready_within, show};
 use crate::sys;
 
-pub const CASES: &[(&str, fn(&mut World))] = &[
+pub const CASES: &[Case] = &[
     ("a level-triggered listener", level_listener),
     ("an edge-triggered listener", edge_listener),
     ("level-triggered reading", level_read),
@@ -214,7 +214,9 @@ fn exclusive_threads(world: &mut World) {
     }
     let threads: Vec<_> = sets
         .iter()
-        .map(|&set| std::thread::spawn(move || usize::from(sys::wait(set, 4, 600).is_ok_and(|e| !e.is_empty()))))
+        .map(|&set| {
+            std::thread::spawn(move || usize::from(sys::wait(set, 4, 600).is_ok_and(|e| !e.is_empty())))
+        })
         .collect();
     std::thread::sleep(std::time::Duration::from_millis(100));
     let id = world.number();
@@ -308,8 +310,14 @@ fn peer_resets(world: &mut World) {
     let (fd, id) = world.pair();
     world.pump.ask(&format!("send {id} 3"));
     world.pump.ask(&format!("reset {id}"));
-    println!("with data, SO_ERROR: {}", show(sys::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(sys::name_of)));
-    println!("SO_ERROR again: {}", show(sys::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(sys::name_of)));
+    println!(
+        "with data, SO_ERROR: {}",
+        show(sys::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(sys::name_of))
+    );
+    println!(
+        "SO_ERROR again: {}",
+        show(sys::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(sys::name_of))
+    );
     println!("read: {}", show(sys::read(fd, 100)));
     println!("write: {}", show(sys::send(fd, b"x", libc::MSG_NOSIGNAL)));
     close_all(&[fd]);
@@ -471,8 +479,7 @@ fn signal(world: &mut World) {
     }
     let alarm = |ms: i64| {
         let time = libc::timeval { tv_sec: 0, tv_usec: ms * 1000 };
-        let timer =
-            libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: time };
+        let timer = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: time };
         // SAFETY: the timer lives through the call.
         unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
     };

@@ -4,10 +4,10 @@
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 
-use super::{World, done, ready, show};
+use super::{Case, World, done, ready, show};
 use crate::sys;
 
-pub const CASES: &[(&str, fn(&mut World))] = &[
+pub const CASES: &[Case] = &[
     ("switches", switches),
     ("numbers and their ranges", numbers),
     ("buffers", buffers),
@@ -62,7 +62,10 @@ fn numbers(world: &mut World) {
     let (conn, _) = world.pair();
     let (listener, _) = world.listener();
     for (what, fd) in [("connection", conn), ("listener", listener)] {
-        println!("{what} TCP_KEEPIDLE: {}", number(fd, IPPROTO_TCP, libc::TCP_KEEPIDLE, &[60, 0, 32_767, 32_768]));
+        println!(
+            "{what} TCP_KEEPIDLE: {}",
+            number(fd, IPPROTO_TCP, libc::TCP_KEEPIDLE, &[60, 0, 32_767, 32_768])
+        );
         println!("{what} TCP_KEEPINTVL: {}", number(fd, IPPROTO_TCP, libc::TCP_KEEPINTVL, &[5, 0, 32_768]));
         println!("{what} TCP_KEEPCNT: {}", number(fd, IPPROTO_TCP, libc::TCP_KEEPCNT, &[3, 0, 127, 128]));
         let values = [30_000, 0, -1];
@@ -78,7 +81,10 @@ fn numbers(world: &mut World) {
         println!("fresh IP_TTL: {}", number(fd, IPPROTO_IP, libc::IP_TTL, &[32, 0, 256]));
     } else {
         println!("fresh IPV6_TCLASS: {}", number(fd, IPPROTO_IPV6, libc::IPV6_TCLASS, &[0x10, 0]));
-        println!("fresh IPV6_UNICAST_HOPS: {}", number(fd, IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, &[32, 256]));
+        println!(
+            "fresh IPV6_UNICAST_HOPS: {}",
+            number(fd, IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, &[32, 256])
+        );
     }
     let _ = sys::close(fd);
 }
@@ -97,7 +103,8 @@ fn linger(world: &mut World) {
     let (fd, _) = world.pair();
     let get = || {
         let words = |value: Vec<u8>| {
-            let word = |at: usize| value.get(at..at + 4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+            let word =
+                |at: usize| value.get(at..at + 4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
             // The seconds mean something only when it is on.
             match (word(0), word(4)) {
                 (Some(0), Some(_)) => "off".to_owned(),
@@ -198,14 +205,19 @@ fn congestion(world: &mut World) {
         show(sys::get(fd, IPPROTO_TCP, libc::TCP_CONGESTION).map(text))
     };
     for name in ["reno", "cubic", "nosuch"] {
-        println!("{name}: {} {}", done(sys::set(fd, IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())), get());
+        println!(
+            "{name}: {} {}",
+            done(sys::set(fd, IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())),
+            get()
+        );
     }
     let _ = sys::close(fd);
 }
 
 fn info(world: &mut World) {
     let (fd, id) = world.pair();
-    let state = || show(sys::get(fd, IPPROTO_TCP, libc::TCP_INFO).map(|info| info.first().copied().unwrap_or(0)));
+    let state =
+        || show(sys::get(fd, IPPROTO_TCP, libc::TCP_INFO).map(|info| info.first().copied().unwrap_or(0)));
     println!("established: {}", state());
     world.pump.ask(&format!("finish {id}"));
     println!("the peer has finished: {}", state());
@@ -268,10 +280,16 @@ fn inherited(world: &mut World) {
         Ok((fd, _)) => {
             println!("SO_KEEPALIVE: {}", show(sys::get_int(fd, SOL_SOCKET, libc::SO_KEEPALIVE)));
             println!("TCP_KEEPIDLE: {}", show(sys::get_int(fd, IPPROTO_TCP, libc::TCP_KEEPIDLE)));
-            println!("TCP_NODELAY: {}", show(sys::get_int(fd, IPPROTO_TCP, libc::TCP_NODELAY).map(|v| v != 0)));
+            println!(
+                "TCP_NODELAY: {}",
+                show(sys::get_int(fd, IPPROTO_TCP, libc::TCP_NODELAY).map(|v| v != 0))
+            );
             println!("SO_SNDBUF: {}", show(sys::get_int(fd, SOL_SOCKET, libc::SO_SNDBUF)));
             println!("SO_LINGER: {}", show(sys::get_int(fd, SOL_SOCKET, libc::SO_LINGER)));
-            println!("SO_REUSEADDR: {}", show(sys::get_int(fd, SOL_SOCKET, libc::SO_REUSEADDR).map(|v| v != 0)));
+            println!(
+                "SO_REUSEADDR: {}",
+                show(sys::get_int(fd, SOL_SOCKET, libc::SO_REUSEADDR).map(|v| v != 0))
+            );
             let _ = sys::close(fd);
         }
         Err(error) => println!("accept: {error}"),
@@ -290,6 +308,9 @@ fn bad(world: &mut World) {
     println!("a time-out that is none: {}", done(sys::set(fd, SOL_SOCKET, libc::SO_RCVTIMEO, &time)));
     let _ = sys::close(fd);
     let datagram = world.fresh(libc::SOCK_DGRAM);
-    println!("TCP's on a datagram socket: {}", done(sys::set_int(datagram, IPPROTO_TCP, libc::TCP_NODELAY, 1)));
+    println!(
+        "TCP's on a datagram socket: {}",
+        done(sys::set_int(datagram, IPPROTO_TCP, libc::TCP_NODELAY, 1))
+    );
     let _ = sys::close(datagram);
 }

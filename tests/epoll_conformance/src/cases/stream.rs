@@ -1,9 +1,9 @@
 //! What flows through a connection: partial reads, peeking, vectors, blocking calls, the ways to end it.
 
-use super::{World, done, show};
+use super::{Case, World, done, show};
 use crate::sys;
 
-pub const CASES: &[(&str, fn(&mut World))] = &[
+pub const CASES: &[Case] = &[
     ("reading in parts", parts),
     ("peeking and waiting for all", peek),
     ("vectors", vectors),
@@ -77,7 +77,10 @@ fn blocking(world: &mut World) {
     println!("blocking: {}", done(sys::ioctl(fd, libc::FIONBIO, 0)));
     let time = [0_i64.to_ne_bytes(), 200_000_i64.to_ne_bytes()].concat();
     println!("SO_RCVTIMEO: {}", done(sys::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &time)));
-    println!("it is told: {}", sys::get(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).is_ok_and(|told| told == time));
+    println!(
+        "it is told: {}",
+        sys::get(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).is_ok_and(|told| told == time)
+    );
     let begun = std::time::Instant::now();
     println!("read: {}", show(sys::read(fd, 10)));
     println!("it waited: {}", (200..300).contains(&begun.elapsed().as_millis()));
@@ -258,7 +261,10 @@ fn connect_refused(world: &mut World) {
     world.pump.settle();
     println!("events: {}", super::ready(epfd));
     println!("SO_ERROR: {}", show(sys::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(sys::name_of)));
-    println!("SO_ERROR again: {}", show(sys::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(sys::name_of)));
+    println!(
+        "SO_ERROR again: {}",
+        show(sys::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR).map(sys::name_of))
+    );
     let _ = sys::close(epfd);
     let _ = sys::close(fd);
 }

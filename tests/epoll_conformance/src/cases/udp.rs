@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use super::{World, done, ready, show};
+use super::{Case, World, done, ready, show};
 use crate::sys;
 
-pub const CASES: &[(&str, fn(&mut World))] = &[
+pub const CASES: &[Case] = &[
     ("receiving and answering", exchange),
     ("truncation", truncation),
     ("the destination address", packet_info),
@@ -56,7 +56,10 @@ fn truncation(world: &mut World) {
     let (fd, address) = bound(world, 501, false);
     let id = world.number();
     world.pump.ask(&format!("datagram {id} {address} 100"));
-    println!("recvmsg of 10: {:?}", sys::recvmsg(fd, 10).map(|(len, flags, _)| (len, flags == libc::MSG_TRUNC)));
+    println!(
+        "recvmsg of 10: {:?}",
+        sys::recvmsg(fd, 10).map(|(len, flags, _)| (len, flags == libc::MSG_TRUNC))
+    );
     world.pump.ask(&format!("datagram {id} {address} 100"));
     println!("MSG_TRUNC: {}", show(sys::recv(fd, 10, libc::MSG_TRUNC)));
     println!("nothing left: {}", show(sys::recv(fd, 10, 0)));
