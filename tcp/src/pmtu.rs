@@ -157,7 +157,7 @@ impl Conn {
 
     /// The probe was lost: that says nothing about congestion.
     pub(crate) fn fail_mtu_probe(&mut self) {
-        self.probe.tries += 1;
+        self.probe.tries = self.probe.tries.saturating_add(1);
         if self.probe.tries >= PROBE_TRIES {
             self.probe.high = self.probe.size.saturating_sub(1).max(self.probe.low);
             self.probe.tries = 0;
