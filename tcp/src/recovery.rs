@@ -448,7 +448,31 @@ impl Conn {
         self.retrans_stamp = None;
     }
 
+    /// Whether all that is lost is a path MTU probe: that says nothing about
+    /// congestion (RFC 4821, 7.5). Its bytes are sent again in usual segments,
+    /// and the window stays.
+    fn only_probe_lost(&mut self, host: &mut Host) -> bool {
+        if self.probe.size == 0 {
+            return false;
+        }
+        let lost = self.lost_bytes;
+        let probe = self.records.iter_mut().find(|r| r.is(MTU_PROBE) && r.is(LOST) && r.len == lost);
+        let Some(probe) = probe else { return false };
+        probe.flags &= !MTU_PROBE;
+        self.fail_mtu_probe();
+        self.ca_state = CaState::Loss;
+        self.high_seq = self.snd_nxt;
+        self.undo = None;
+        self.frto = Frto::Off;
+        self.force_retx = self.force_retx.max(2);
+        self.want_output(host);
+        true
+    }
+
     fn enter_recovery(&mut self, host: &mut Host, now: Instant) {
+        if self.only_probe_lost(host) {
+            return;
+        }
         if self.agreed.sack {
             host.counters.sack_recoveries += 1;
         } else {

@@ -67,6 +67,23 @@ fn a_black_hole_is_found_without_icmp_and_the_search_goes_up_again() {
 }
 
 #[test]
+fn a_lost_probe_is_no_congestion() {
+    let cfg = EngineConfig { mtu_probing: MtuProbing::Always, hystart: false, ..Default::default() };
+    let link = LinkConfig { mtu: 1_300, icmp: false, delay_us: 5_000, ..Default::default() };
+    let mut p = Pair::with(link, 1, cfg.clone(), cfg);
+    let (a, b) = p.open();
+    let (mut f, mut g) = (Flow::new(a, 1, 3_000_000, 2), Flow::new(b, 2, 0, 1));
+    while !g.eof {
+        f.pump(&mut p.a, p.now, 65_536).unwrap();
+        g.pump(&mut p.b, p.now, 65_536).unwrap();
+        assert!(p.step());
+    }
+    let c = p.a.counters();
+    assert!(c.mtu_probes > c.mtu_probe_success, "some probes are lost");
+    assert_eq!(c.sack_recoveries, 0);
+}
+
+#[test]
 fn with_icmp_nothing_times_out() {
     let (p, a) = through_a_hole(MtuProbing::Off, true);
     assert_eq!((p.a.counters().rto_timeouts, p.a.info(a).unwrap().pmtu), (0, 1_300));
