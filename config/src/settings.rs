@@ -76,7 +76,7 @@ pub struct Dpdk {
     /// `tx_csum_l4_skip`: TCP and UDP checksums are never left to the device.
     pub tx_csum_l4_skip: bool,
     /// `idle_sleep`, µs (0 to 100 000): the longest single sleep of an idle worker on a device that cannot wake
-    /// it. 0: never sleep, poll. Default 20.
+    /// it. 0: never sleep, poll. Default 250.
     pub idle_sleep_us: u32,
     /// `pkt_tx_delay`, µs (0 to 100): how long packets may wait for more to fill a burst. Default 0.
     pub pkt_tx_delay_us: u32,
@@ -213,7 +213,7 @@ impl Default for Dpdk {
             tx_csum_offload_skip: false,
             tx_csum_ip_skip: false,
             tx_csum_l4_skip: false,
-            idle_sleep_us: 20,
+            idle_sleep_us: 250,
             pkt_tx_delay_us: 0,
             extra_eal_args: Vec::new(),
         }

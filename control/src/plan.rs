@@ -43,7 +43,7 @@ pub struct WorkerPlan {
     pub gateway6: Option<IpAddr>,
     /// What stays with the kernel's stack.
     pub kernel: KernelPlan,
-    /// Sleep of an idle pass that has nothing to wait on, in microseconds; 0 chooses by device.
+    /// Longest sleep of an idle worker whose device gives nothing to wait on, in microseconds; 0: it never sleeps.
     pub idle_sleep_us: u32,
     /// Longest time a frame to send may wait for a fuller burst, in microseconds (0..=100).
     pub tx_delay_us: u32,

@@ -187,9 +187,7 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
     let started = clock::now();
     let mut process = process::lock();
     process.kernel = plan.kernel.clone();
-    if plan.idle_sleep_us > 0 {
-        process.idle_step_us = u64::from(plan.idle_sleep_us);
-    }
+    process.idle_step_us = u64::from(plan.idle_sleep_us);
     process.stack = Some(stack);
     process::set_role(Role::Worker);
     if let Err(error) = open_inherited(&mut process) {

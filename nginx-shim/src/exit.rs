@@ -35,7 +35,7 @@ pub fn deliver() {
     loop {
         let deadline = Instant((moved.0 + STALL_US_MAX).min(begun.0 + STAY_US_MAX));
         let wait = Wait { deadline: Some(deadline), mask: std::ptr::null(), kernel: &[], set: None };
-        let result: Outcome<Option<usize>> = waiting::until(wait, |process, _| {
+        let result: Outcome<Option<usize>> = waiting::until(wait, |process, _, _| {
             let lingering = process.stack.as_ref().map_or(0, |stack| stack.0.lingering());
             Ok((lingering == 0 || lingering < left).then_some(lingering))
         });

@@ -91,8 +91,10 @@ pub struct Process {
     pub kernel: KernelPlan,
     /// Wakers of threads that sleep in a wait.
     pub sleepers: Vec<RawFd>,
-    /// When a sleep cannot wait for a descriptor: its step in microseconds.
+    /// Longest sleep in microseconds when the device gives no descriptor to wait for; 0 for none.
     pub idle_step_us: u64,
+    /// When the last packet came, in microseconds.
+    pub received_us: u64,
     /// How long a wait spins before it sleeps, in microseconds; adapts itself.
     pub spin_us: u64,
 }
@@ -105,6 +107,7 @@ static PROCESS: Mutex<Process> = Mutex::new(Process {
     kernel: KernelPlan { addresses: Vec::new(), tcp_ports: Vec::new(), udp_ports: Vec::new() },
     sleepers: Vec::new(),
     idle_step_us: 100,
+    received_us: 0,
     spin_us: 0,
 });
 
@@ -179,6 +182,9 @@ impl Process {
     pub fn pass(&mut self, now: Instant) -> PassReport {
         let Some(stack) = &mut self.stack else { return PassReport::default() };
         let report = stack.0.pass(now);
+        if report.rx > 0 {
+            self.received_us = now.0;
+        }
         let mut wakes = false;
         while let Some(event) = stack.0.next_event() {
             // `user` is 0 for a connection that nobody has accepted yet.

@@ -148,9 +148,9 @@ const KEYS: &[Key] = &[
     works!(
         "idle_sleep",
         Kind::Number { min: 0, max: 100_000, unit: "µs" },
-        "20",
+        "250",
         dpdk.idle_sleep_us,
-        "Longest single sleep of an idle worker on a device that cannot wake it; 0: it never sleeps and uses its CPU whole, as F-Stack does by default."
+        "Longest single sleep of an idle worker on a device that cannot wake it; 0: it never sleeps and uses its CPU whole, as F-Stack does by default. A worker sleeps for an eighth of the time since the last packet, 20 µs at least: a conversation with short pauses hardly notices. 250 costs about 3 % of a CPU, 20 about 13 %."
     ),
     works!(
         "pkt_tx_delay",

@@ -180,7 +180,7 @@ fn a_wrong_value_leaves_the_default_and_the_rest_is_read() {
     let checked = Config::parse("f", "[dpdk]\nidle_sleep=x\npkt_tx_delay=7\n[port0]\naddr6=2001:2::2\n");
     assert!(checked.has_errors());
     assert_eq!(checked.errors().count(), 1);
-    assert_eq!(checked.config.dpdk.idle_sleep_us, 20);
+    assert_eq!(checked.config.dpdk.idle_sleep_us, 250);
     assert_eq!(checked.config.dpdk.pkt_tx_delay_us, 7);
 }
 

@@ -51,7 +51,7 @@ pub fn poll(fds: &mut [pollfd], timeout_us: Option<u64>, mask: *const sigset_t) 
         .collect();
     let sleep_on: Vec<pollfd> = kernel.iter().filter(|entry| entry.fd >= 0).copied().collect();
     let wait = Wait { deadline, mask, kernel: &sleep_on, set: None };
-    let found = waiting::until(wait, |process, _| {
+    let found = waiting::until(wait, |process, _, _| {
         let mut found = 0;
         if !sleep_on.is_empty() {
             let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };

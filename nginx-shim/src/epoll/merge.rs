@@ -32,6 +32,7 @@ fn collect(
     epfd: RawFd,
     out: &mut [epoll_event],
     now: Instant,
+    fresh: bool,
 ) -> Outcome<usize> {
     let Process { sets, stack, descriptions, .. } = process;
     let Some(set) = sets.get_mut(set) else { return fail(libc::EBADF) };
@@ -50,7 +51,7 @@ fn collect(
     found += ours;
     if ours > 0 {
         set.kernel_had_turn = false;
-    } else if found == 0 && !due {
+    } else if found == 0 && !due && (fresh || now.0 >= set.kernel_seen_us + KERNEL_INTERVAL_US) {
         found = kernel_ready(epfd, out)?;
         set.kernel_seen_us = now.0;
     }
@@ -71,8 +72,8 @@ pub fn wait(
     let deadline = timeout_us.map(|timeout_us| Instant(clock::now().0.saturating_add(timeout_us)));
     let kernel = [pollfd { fd: epfd, events: POLLIN, revents: 0 }];
     let wait = Wait { deadline, mask, kernel: &kernel, set: Some(set) };
-    let found = waiting::until(wait, |process, now| {
-        let found = collect(process, set, epfd, out, now)?;
+    let found = waiting::until(wait, |process, now, fresh| {
+        let found = collect(process, set, epfd, out, now, fresh)?;
         Ok((found > 0).then_some(found))
     })?;
     Ok(found.unwrap_or(0))
