@@ -22,6 +22,7 @@ pub mod memzone;
 pub mod names;
 pub mod owner;
 pub mod port;
+mod prefetch;
 pub mod ring;
 pub mod tap;
 

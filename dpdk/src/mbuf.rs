@@ -13,7 +13,7 @@ use std::slice;
 
 use ff_dpdk_sys as sys;
 
-use crate::owner;
+use crate::{owner, prefetch};
 
 /// Mbufs moved between a pool and a private cache at once.
 const BULK: usize = 32;
@@ -171,6 +171,12 @@ impl Mbuf {
     pub fn data_mut(&mut self) -> &mut [u8] {
         // SAFETY: as `data`, and the packet has no other reference (nothing here clones or attaches one).
         unsafe { slice::from_raw_parts_mut(self.start(), self.data_len()) }
+    }
+
+    /// Asks for the first bytes of the packet (its protocols' headers), which are about to be read.
+    #[inline]
+    pub fn prefetch_data(&self) {
+        prefetch::for_read(self.start(), 2);
     }
 
     /// The segments of the packet, first to last.
@@ -378,7 +384,14 @@ impl PoolCache {
         if self.free.is_empty() {
             self.refill();
         }
-        self.free.pop()
+        let mbuf = self.free.pop()?;
+        if let Some(&next) = self.free.last() {
+            // The headers of the packet that will be built in the next one.
+            // SAFETY: a free mbuf that this process holds.
+            let buffer: *const u8 = unsafe { *field::<*const u8>(next, sys::FF_MBUF_BUF_ADDR) };
+            prefetch::for_write(buffer.wrapping_add(usize::from(crate::mempool::HEADROOM_BYTES)), 2);
+        }
+        Some(mbuf)
     }
 
     /// Moves up to [`BULK`] mbufs out of the pool.
@@ -392,6 +405,9 @@ impl PoolCache {
             if error == 0 {
                 // SAFETY: the pool wrote `count` objects, all of them mbufs, all ours now.
                 unsafe { self.free.set_len(count) };
+                for &mbuf in &self.free {
+                    prefetch::for_write(mbuf.as_ptr().cast(), 2);
+                }
                 for &mbuf in &self.free {
                     // SAFETY: just taken.
                     unsafe { owner::tag(mbuf) }

@@ -225,6 +225,9 @@ pub(super) fn take_received(
     counters: &mut IoCounters,
 ) -> usize {
     let before = frames.len();
+    for mbuf in received.iter() {
+        mbuf.prefetch_data();
+    }
     for mut mbuf in received.drain(..) {
         if !mbuf.linearize() {
             counters.rx_truncated += 1;
