@@ -1,7 +1,7 @@
 //! What is fuzzed: a function for each parser that reads bytes of others.
 //!
-//! `cargo +nightly fuzz run TARGET` in this directory lets libFuzzer choose the bytes; the ordinary test
-//! `dataplane/tests/fuzz_corpus.rs` replays `corpus/TARGET/` and variations of it.
+//! `cargo +nightly fuzz run TARGET corpus/TARGET seeds/TARGET` lets libFuzzer choose the bytes; the ordinary test
+//! `dataplane/tests/fuzz_corpus.rs` replays `seeds/TARGET/` and variations of it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -15,12 +15,12 @@ use support::{PEER_MAC, STACK_MAC, addr, ip};
 /// Variations of each file of the corpus.
 const VARIATIONS: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 
-fn corpus(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target)
+fn seeds_of(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target)
 }
 
 fn replay(target: &str, run: fn(&[u8])) {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(corpus(target))
+    let mut files: Vec<PathBuf> = std::fs::read_dir(seeds_of(target))
         .unwrap_or_else(|error| panic!("no corpus of {target}: {error}"))
         .map(|entry| entry.expect("a file").path())
         .collect();
@@ -85,8 +85,8 @@ mod replayed {
 #[ignore = "writes the files that the other tests read"]
 fn write_corpus() {
     let write = |target: &str, name: &str, bytes: &[u8]| {
-        std::fs::create_dir_all(corpus(target)).expect("made");
-        std::fs::write(corpus(target).join(name), bytes).expect("written");
+        std::fs::create_dir_all(seeds_of(target)).expect("made");
+        std::fs::write(seeds_of(target).join(name), bytes).expect("written");
     };
     let (c4, s4, c6, s6) = (ip("198.18.0.1"), ip("198.18.0.2"), ip("2001:2::1"), ip("2001:2::2"));
     let (client4, client6) = (addr("198.18.0.1:2048"), addr("[2001:2::1]:2048"));
