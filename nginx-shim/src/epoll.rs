@@ -66,8 +66,8 @@ pub struct Set {
     pub kernel_seen_us: u64,
     /// With room for one event the kernel and we take turns.
     pub kernel_had_turn: bool,
-    /// Threads that sleep in a wait on this set.
-    pub sleepers: u32,
+    /// Threads that are in a wait on this set.
+    pub waiters: u32,
 }
 
 /// All sets of the process.
@@ -175,11 +175,11 @@ impl Sets {
         Some(epoll_event { events: interest.events, u64: interest.data })
     }
 
-    /// Something newly happened on a socket: `edges` as epoll bits. Says whether a set with a sleeping thread got
-    /// something to report.
+    /// Something newly happened on a socket: `edges` as epoll bits. Says whether a set on which a thread waits
+    /// got something to report.
     ///
-    /// Exclusive watches are queued in the order in which they were added, up to the first one that wakes a
-    /// sleeping thread; when nobody sleeps, all of them, as with the kernel.
+    /// Exclusive watches are queued in the order in which they were added, up to the first one on whose
+    /// set a thread waits; when nobody waits, all of them, as with the kernel.
     pub fn notify(&mut self, watches: &[Watch], edges: u32) -> bool {
         let mut wakes = false;
         let mut taken = false;
@@ -190,9 +190,11 @@ impl Sets {
             if exclusive && taken {
                 continue;
             }
-            let woken = set.queue_if(watch.interest, edges) && set.sleepers > 0;
-            taken |= exclusive && woken;
-            wakes |= woken;
+            // A thread that has something to report already will not wait any more.
+            let waits = set.waiters > 0 && set.ready.is_empty();
+            let queued = set.queue_if(watch.interest, edges);
+            taken |= exclusive && queued && waits;
+            wakes |= queued && set.waiters > 0;
         }
         wakes
     }

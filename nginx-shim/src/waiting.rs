@@ -46,6 +46,8 @@ pub fn until<T>(
 ) -> Outcome<Option<T>> {
     let waker = signals::waker()?;
     let _waiting = Waiting::begin(waker);
+    // Ends after every guard of the loop below.
+    let _stay = Stay::begin(wait.set);
     let seen = signals::seen();
     let mut spin_end = None;
     let mut spun = false;
@@ -129,7 +131,6 @@ fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Out
         stack.0.note_sleep();
     }
     process.sleepers.push(waker);
-    note_sleeper(&mut process, wait.set, 1);
     drop(process);
     let timeout = clock::timespec_of(until - now.0);
     // SAFETY: `fds` and `timeout` live through the call; the mask is null or the caller's valid one.
@@ -137,7 +138,6 @@ fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Out
     let error = failure::errno();
     let mut process = process::lock();
     process.sleepers.retain(|&sleeper| sleeper != waker);
-    note_sleeper(&mut process, wait.set, -1);
     if result > 0 && clock::now().0 - now.0 <= SPIN_US_MAX {
         lengthen_spin(&mut process);
     }
@@ -148,9 +148,27 @@ fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Out
     if result < 0 { fail(error) } else { Ok(result > 0) }
 }
 
-fn note_sleeper(process: &mut Guard, set: Option<u32>, change: i32) {
-    if let Some(set) = set.and_then(|set| process.sets.get_mut(set)) {
-        set.sleepers = set.sleepers.saturating_add_signed(change);
+/// A thread's stay in a wait on an epoll set.
+struct Stay(Option<u32>);
+
+impl Stay {
+    fn begin(set: Option<u32>) -> Self {
+        note_waiter(set, 1);
+        Self(set)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        note_waiter(self.0, -1);
+    }
+}
+
+fn note_waiter(set: Option<u32>, change: i32) {
+    if let Some(set) = set
+        && let Some(set) = process::lock().sets.get_mut(set)
+    {
+        set.waiters = set.waiters.saturating_add_signed(change);
     }
 }
 

@@ -1,5 +1,6 @@
 //! recvmsg and sendmsg with their control messages: IP_PKTINFO and IPV6_PKTINFO travel beside a datagram.
 
+use std::borrow::Cow;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
@@ -41,29 +42,36 @@ pub unsafe fn buffers_mut<'a>(iov: *const iovec, count: usize) -> Outcome<Vec<Io
     Ok(bufs)
 }
 
-/// An application's vector of buffers to be sent.
+/// An application's vector of buffers to be sent: as it stands where it can be, since `IoSlice` has the layout of
+/// `iovec`; copied if a buffer without bytes has no address, which a slice must have.
 ///
 /// # Errors
 /// As [`buffers_mut`].
 ///
 /// # Safety
 /// As [`buffers_mut`], the buffers readable.
-pub unsafe fn buffers<'a>(iov: *const iovec, count: usize) -> Outcome<Vec<IoSlice<'a>>> {
+pub unsafe fn buffers<'a>(iov: *const iovec, count: usize) -> Outcome<Cow<'a, [IoSlice<'a>]>> {
     if count > VECTORS_MAX {
         return fail(libc::EINVAL);
     }
-    if iov.is_null() && count > 0 {
+    if count == 0 {
+        return Ok(Cow::Borrowed(&[]));
+    }
+    if iov.is_null() {
         return fail(libc::EFAULT);
     }
-    let mut bufs = Vec::with_capacity(count);
-    for at in 0..count {
-        // SAFETY: entry `at` lies within the vector, and describes a readable buffer, by the caller's word.
-        bufs.push(IoSlice::new(unsafe {
-            let entry = &*iov.add(at);
-            slice(entry.iov_base.cast(), entry.iov_len)
-        }));
+    // SAFETY: the vector is valid for `count` entries, by the caller's word.
+    let entries = unsafe { std::slice::from_raw_parts(iov, count) };
+    if entries.iter().all(|entry| !entry.iov_base.is_null()) {
+        // SAFETY: the standard library guarantees that IoSlice is ABI-compatible with iovec on Unix; every entry
+        // describes a readable buffer with an address.
+        return Ok(Cow::Borrowed(unsafe { std::slice::from_raw_parts(iov.cast(), count) }));
     }
-    Ok(bufs)
+    // SAFETY: each entry describes a readable buffer, by the caller's word.
+    Ok(entries
+        .iter()
+        .map(|entry| IoSlice::new(unsafe { slice(entry.iov_base.cast(), entry.iov_len) }))
+        .collect())
 }
 
 /// A C buffer as a slice.

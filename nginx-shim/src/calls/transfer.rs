@@ -4,13 +4,15 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
-use ff_dataplane::sockets::{Domain, Kind, Received};
+use ff_dataplane::sockets::{Domain, Kind, Received, SockError, SocketId};
 
 use super::establish::decide_for_peer;
 use super::{Direction, attempt};
 use crate::description::State;
 use crate::failure::{Failure, Outcome, fail};
-use crate::process;
+use crate::process::{self, Process};
+use crate::stack::WorkerStack;
+use crate::table;
 
 /// Flags of recv that change nothing here.
 const RECV_IGNORED: i32 = libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC | libc::MSG_WAITFORONE;
@@ -23,6 +25,38 @@ fn kind_of(fd: RawFd) -> Outcome<(Kind, Domain, State)> {
     let mut process = process::lock();
     let description = process.description(fd)?.1;
     Ok((description.kind, description.domain, description.state))
+}
+
+/// Makes a call on an open stream at once, with the lock taken a single time: what nearly all calls are. `None` when
+/// the socket is something else, or a blocking descriptor has to wait, or, with `whole`, is one at all: then the long
+/// way is gone.
+fn at_once<T>(
+    fd: RawFd,
+    dont_wait: bool,
+    whole: bool,
+    call: impl FnOnce(&mut dyn WorkerStack, SocketId) -> Result<T, SockError>,
+) -> Option<Outcome<T>> {
+    let mut process = process::lock();
+    let index = table::socket(fd)?;
+    let Process { descriptions, stack, .. } = &mut *process;
+    let description = descriptions.get(index as usize)?;
+    let (State::Open(socket), Kind::Stream, Some(stack)) = (description.state, description.kind, stack)
+    else {
+        return None;
+    };
+    let waits = !dont_wait && !description.nonblocking;
+    if whole && waits {
+        return None;
+    }
+    match call(&mut *stack.0, socket) {
+        Err(SockError::WouldBlock) if waits => None,
+        result => {
+            if !process.sleepers.is_empty() {
+                process.wake_sleepers();
+            }
+            Some(result.map_err(Failure::from))
+        }
+    }
 }
 
 /// What a receive gave.
@@ -52,6 +86,12 @@ pub fn receive(fd: RawFd, bufs: &mut [IoSliceMut<'_>], flags: i32) -> Outcome<Go
     }
     if flags & !known != 0 {
         return fail(libc::EOPNOTSUPP);
+    }
+    if let ([buf], 0) = (&mut *bufs, flags & (libc::MSG_WAITALL | libc::MSG_TRUNC))
+        && let Some(result) = at_once(fd, dont_wait, false, |stack, socket| stack.recv(socket, buf, peek))
+    {
+        // The family matters for datagrams' addresses only.
+        return Ok(Got { len: result?, datagram: None, domain: Domain::Ipv4 });
     }
     let (kind, domain, state) = kind_of(fd)?;
     match (state, kind) {
@@ -114,6 +154,13 @@ pub fn transmit(
     if flags & !(SEND_IGNORED | libc::MSG_DONTWAIT) != 0 {
         // MSG_OOB, MSG_FASTOPEN, MSG_ZEROCOPY.
         return fail(libc::EOPNOTSUPP);
+    }
+    let sent = at_once(fd, dont_wait, true, |stack, socket| match bufs {
+        [buf] => stack.send(socket, buf),
+        bufs => stack.send_vectored(socket, bufs),
+    });
+    if let Some(sent) = sent {
+        return broken(sent, flags);
     }
     let (kind, _, state) = kind_of(fd)?;
     if kind == Kind::Datagram {

@@ -127,7 +127,7 @@ fn a_small_room_starves_nobody() {
 }
 
 #[test]
-fn exclusive_wakes_one_sleeper_and_all_who_do_not_sleep() {
+fn exclusive_wakes_one_waiter_and_all_when_nobody_waits() {
     let mut world = World::new(1);
     let sets: Vec<u32> = (0..3).map(|_| world.sets.create(3)).collect();
     for &set in &sets {
@@ -138,7 +138,7 @@ fn exclusive_wakes_one_sleeper_and_all_who_do_not_sleep() {
         (0..3).filter(|&i| !world.wait(sets[i], 8).is_empty()).collect()
     };
     assert_eq!(woken(&mut world), [0, 1, 2]);
-    world.sets.get_mut(sets[1]).unwrap().sleepers = 1;
+    world.sets.get_mut(sets[1]).unwrap().waiters = 1;
     assert_eq!(woken(&mut world), [0, 1]);
 }
 
