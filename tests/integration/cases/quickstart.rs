@@ -113,7 +113,9 @@ fn twice(_: &mut Lab, _: Size) -> Outcome {
 fn interrupted(_: &mut Lab, _: Size) -> Outcome {
     not_in_use()?;
     let mut ended = Vec::new();
-    for (round, delay_ms) in [50, 150, 250, 350, 450, 550, 650, 750, 850, 1000, 1300, 2000].into_iter().enumerate() {
+    for (round, delay_ms) in
+        [50, 150, 250, 350, 450, 550, 650, 750, 850, 1000, 1300, 2000].into_iter().enumerate()
+    {
         let mut child = Command::new(script())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

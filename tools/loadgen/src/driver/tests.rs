@@ -78,7 +78,7 @@ impl Server {
                         let close = request.windows(17).any(|part| part == b"Connection: close");
                         request.clear();
                         self.answer(socket, close);
-                        if self.requests.get(&socket.to_u64()).is_none() {
+                        if !self.requests.contains_key(&socket.to_u64()) {
                             return;
                         }
                     }
@@ -91,7 +91,7 @@ impl Server {
 
     fn answer(&mut self, socket: SocketId, close: bool) {
         self.served += 1;
-        let tenth = self.served % 10 == 0;
+        let tenth = self.served.is_multiple_of(10);
         if self.behaviour == Behaviour::Silent {
             return;
         }
@@ -193,7 +193,7 @@ impl Run {
         self.driver.step(self.now_us).done
     }
 
-    fn to_end(mut self) -> (Self, Vec<(Failure, u64)>) {
+    fn run_to_end(mut self) -> (Self, Vec<(Failure, u64)>) {
         for _ in 0..1_000_000 {
             if self.step() {
                 let of_kind = |failure: Failure| (failure, self.driver.statistics().failures(failure));
@@ -208,7 +208,7 @@ impl Run {
 
 #[test]
 fn kept_connections() {
-    let (run, failures) = Run::new(Behaviour::Serve, |_| ()).to_end();
+    let (run, failures) = Run::new(Behaviour::Serve, |_| ()).run_to_end();
     let statistics = run.driver.statistics();
     assert_eq!(failures, []);
     assert_eq!((statistics.opened, statistics.connected), (8, 8));
@@ -223,7 +223,7 @@ fn kept_connections() {
 
 #[test]
 fn a_connection_for_each_request() {
-    let (run, failures) = Run::new(Behaviour::Serve, |load| load.requests_per_connection = 1).to_end();
+    let (run, failures) = Run::new(Behaviour::Serve, |load| load.requests_per_connection = 1).run_to_end();
     let statistics = run.driver.statistics();
     assert_eq!(failures, []);
     assert!(statistics.good > 1_000, "{}", statistics.good);
@@ -238,7 +238,7 @@ fn three_requests_on_a_connection_and_a_bound() {
         load.requests_max = 300;
         load.duration_us = u64::MAX / 4;
     };
-    let (run, failures) = Run::new(Behaviour::Serve, change).to_end();
+    let (run, failures) = Run::new(Behaviour::Serve, change).run_to_end();
     let statistics = run.driver.statistics();
     assert_eq!(failures, []);
     assert_eq!((statistics.good, statistics.begun), (300, 300));
@@ -249,7 +249,7 @@ fn three_requests_on_a_connection_and_a_bound() {
 
 #[test]
 fn the_server_may_close_after_each_response() {
-    let (run, failures) = Run::new(Behaviour::CloseAlways, |_| ()).to_end();
+    let (run, failures) = Run::new(Behaviour::CloseAlways, |_| ()).run_to_end();
     assert_eq!(failures, []);
     assert_eq!(run.driver.statistics().connected, run.driver.statistics().good);
 }
@@ -260,7 +260,7 @@ fn a_constant_rate() {
         load.rate_per_s = Some(2_000.0);
         load.duration_us = 500_000;
     };
-    let (run, failures) = Run::new(Behaviour::Serve, change).to_end();
+    let (run, failures) = Run::new(Behaviour::Serve, change).run_to_end();
     let statistics = run.driver.statistics();
     assert_eq!(failures, []);
     assert!((999..=1_001).contains(&statistics.begun), "{}", statistics.begun);
@@ -284,7 +284,7 @@ fn at_a_constant_rate_a_stalled_server_is_seen_by_all_who_wait() {
         run.net.set_now(run.now_us);
         run.driver.step(run.now_us);
     }
-    let (run, failures) = run.to_end();
+    let (run, failures) = run.run_to_end();
     assert_eq!(failures, []);
     let slow = run.driver.statistics().latency_us.count_between(5_000, 60_000);
     assert!((40..=52).contains(&slow), "{slow} slow responses");
@@ -296,7 +296,7 @@ fn nobody_listens() {
         load.remotes = vec![(SERVER, 81).into()];
         load.duration_us = 100_000;
     };
-    let (run, failures) = Run::new(Behaviour::Serve, change).to_end();
+    let (run, failures) = Run::new(Behaviour::Serve, change).run_to_end();
     let statistics = run.driver.statistics();
     let [(Failure::Refused, refused)] = failures[..] else { panic!("{failures:?}") };
     assert_eq!(refused, statistics.begun);
@@ -308,7 +308,7 @@ fn nobody_listens() {
 #[test]
 fn nobody_is_there() {
     let change = |load: &mut Load| load.remotes = vec![([198, 18, 0, 77], 80).into()];
-    let (_, failures) = Run::new(Behaviour::Serve, change).to_end();
+    let (_, failures) = Run::new(Behaviour::Serve, change).run_to_end();
     assert!(
         failures.iter().all(|(kind, _)| matches!(kind, Failure::Timeout | Failure::Unreachable)),
         "{failures:?}"
@@ -318,7 +318,7 @@ fn nobody_is_there() {
 
 #[test]
 fn no_answer_is_a_timeout() {
-    let (run, failures) = Run::new(Behaviour::Silent, |load| load.duration_us = 150_000).to_end();
+    let (run, failures) = Run::new(Behaviour::Silent, |load| load.duration_us = 150_000).run_to_end();
     let [(Failure::Timeout, timeouts)] = failures[..] else { panic!("{failures:?}") };
     assert_eq!(timeouts, run.driver.statistics().begun);
     assert_eq!(run.driver.statistics().good, 0);
@@ -331,7 +331,7 @@ fn wrong_bytes_resets_and_cuts_are_told_apart() {
         (Behaviour::Reset, Failure::Reset),
         (Behaviour::Cut, Failure::ClosedEarly),
     ] {
-        let (run, failures) = Run::new(behaviour, |_| ()).to_end();
+        let (run, failures) = Run::new(behaviour, |_| ()).run_to_end();
         let tenth = run.server.served / 10;
         assert!(tenth > 10);
         assert_eq!(failures, [(kind, tenth)]);
@@ -347,7 +347,7 @@ fn which_generation_answered_when() {
         run.step();
     }
     run.server.generation = "2";
-    let (run, failures) = run.to_end();
+    let (run, failures) = run.run_to_end();
     assert_eq!(failures, []);
     let versions = &run.driver.statistics().versions;
     assert_eq!(versions.len(), 2);
@@ -365,7 +365,7 @@ fn several_source_addresses_take_turns() {
     run.driver.load.sources.push([198, 18, 0, 3].into());
     let net = run.net.clone();
     // The second address is not the stack's: half of the places cannot open.
-    let (run, failures) = run.to_end();
+    let (run, failures) = run.run_to_end();
     drop(net);
     let [(Failure::Exhausted, exhausted)] = failures[..] else { panic!("{failures:?}") };
     assert!(exhausted > 0 && run.driver.statistics().good > 0);
