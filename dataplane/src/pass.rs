@@ -10,6 +10,21 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     /// One pass: takes what the device has (at most a burst from the queues and one from the inboxes), serves
     /// the timers that are due, sends what is ready (bounded), and writes the worker's words.
     pub fn pass(&mut self, now: Instant) -> PassReport {
+        let rx = self.take(now);
+        let share_used = self.send_segments();
+        let tx = self.io.flush().sent;
+        self.end_pass(rx, tx, share_used)
+    }
+
+    /// A pass that sends nothing. For a program that acts on the events at once and then calls
+    /// [`transmit`](Self::transmit): what it writes takes the acknowledgements along, one frame instead of two.
+    pub fn receive_pass(&mut self, now: Instant) -> PassReport {
+        let rx = self.take(now);
+        self.end_pass(rx, 0, false)
+    }
+
+    /// Receives, and serves the timers.
+    fn take(&mut self, now: Instant) -> usize {
         self.now = self.now.max(now);
         self.read_orders();
         let rx = self.receive();
@@ -18,12 +33,14 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         if self.engine.next_deadline().is_some_and(|deadline| deadline <= self.now) {
             self.engine.on_deadline(self.now);
         }
-        let share_used = self.send_segments();
-        let flushed = self.io.flush();
+        rx
+    }
+
+    fn end_pass(&mut self, rx: usize, tx: usize, share_used: bool) -> PassReport {
         self.collect_tcp_events();
         let report = PassReport {
             rx,
-            tx: flushed.sent,
+            tx,
             events: !self.events.is_empty(),
             more: share_used || rx >= BURST || self.ip.has_looped(),
         };

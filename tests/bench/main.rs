@@ -1,3 +1,5 @@
+//! `scripts/bench stack`: the stack alone, see [`stack`].
+//!
 //! `scripts/bench nginx`: the same stock nginx over the kernel's stack and over ours, side by side in one run.
 //!
 //! One worker on CPU 0, a client with 64 connections on CPU 1 (wrk, or `ff-loadgen` on the in-memory wire), 600-byte
@@ -9,6 +11,7 @@
 
 mod measure;
 mod report;
+mod stack;
 
 use std::process::ExitCode;
 
@@ -46,21 +49,35 @@ enum What {
         #[arg(long, value_delimiter = ',', default_value = "memory,file")]
         objects: Vec<String>,
     },
+    /// The stack alone, in memory, beside smoltcp.
+    Stack {
+        /// As JSON, for programs.
+        #[arg(long)]
+        json: bool,
+        /// Fewer requests: a look, not a measurement.
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 fn main() -> ExitCode {
-    let Args { what: What::Nginx { json, rounds, seconds, servers, objects } } = Args::parse();
+    let args = Args::parse();
     let binaries = match Binaries::beside_harness() {
         Ok(binaries) => binaries,
         Err(failure) => return failed(&failure),
     };
-    leftovers::remove_all(&binaries.ffctl());
-    let run = Run { rounds, seconds, servers, objects };
-    let outcome = nginx(&binaries, &run);
+    let text = match args.what {
+        What::Nginx { json, rounds, seconds, servers, objects } => {
+            leftovers::remove_all(&binaries.ffctl());
+            let rows = nginx(&binaries, &Run { rounds, seconds, servers, objects });
+            rows.map(|rows| if json { report::json(&rows) + "\n" } else { report::table(&rows) })
+        }
+        What::Stack { json, quick } => stack::measure(&binaries, quick)
+            .map(|figures| if json { figures.json() + "\n" } else { figures.table() }),
+    };
     leftovers::remove_run(&binaries.ffctl(), &format!("{RUN_PREFIX}{}", std::process::id()));
-    match outcome {
-        Ok(rows) if json => println!("{}", report::json(&rows)),
-        Ok(rows) => print!("{}", report::table(&rows)),
+    match text {
+        Ok(text) => print!("{text}"),
         Err(failure) => return failed(&failure),
     }
     ExitCode::SUCCESS
@@ -147,6 +164,10 @@ fn row(run: &Run, instance: &Instance, mode: Mode, object: Object, samples: &[Sa
 fn words(command: &std::process::Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program());
+    let quoted = |word: &std::ffi::OsStr| {
+        let word = word.to_string_lossy();
+        if word.contains(' ') { format!("'{word}'") } else { word.into_owned() }
+    };
     let all = [name].into_iter().chain(command.get_args());
-    all.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    all.map(quoted).collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
 //! The table for people, the JSON for programs, and the bars.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
@@ -55,6 +55,14 @@ pub struct Bar {
     pub met: bool,
 }
 
+impl fmt::Display for Bar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, value, bar, met } = self;
+        let digits = if *bar < 100.0 { 2 } else { 0 };
+        write!(f, "{name}: {value:.digits$}, bar {bar:.digits$}: {}", if *met { "met" } else { "not met" })
+    }
+}
+
 /// For programs.
 pub fn json(rows: &[Row]) -> String {
     serde_json::json!({ "benchmark": "nginx", "rows": rows, "bars": bars(rows) }).to_string()
@@ -105,9 +113,8 @@ pub fn table(rows: &[Row]) -> String {
         let _ = writeln!(text, "{} {} {} {}: {}", row.server, row.io, row.mode, row.object, row.command);
     }
     text.push('\n');
-    for Bar { name, value, bar, met } in bars(rows) {
-        let verdict = if met { "met" } else { "not met" };
-        let _ = writeln!(text, "{name}: {value:.2}, bar {bar:.2}: {verdict}");
+    for bar in bars(rows) {
+        let _ = writeln!(text, "{bar}");
     }
     text.push_str(
         "Over veth the kernel does the server's receive work on the client's CPU: compare the sums. The server column \

@@ -173,7 +173,7 @@ impl<N: Network> Driver<N> {
 
     /// One step at `now_us`, which never goes back.
     pub fn step(&mut self, now_us: u64) -> Step {
-        let mut busy = self.network.pass(now_us);
+        let mut busy = self.network.take_in(now_us);
         while let Some(event) = self.network.next_event() {
             busy = true;
             self.event(now_us, event.user, event.readable);
@@ -204,6 +204,7 @@ impl<N: Network> Driver<N> {
             Stage::Done => {}
         }
         self.find_overdue(now_us);
+        busy |= self.network.send_out(now_us);
         Step { busy, done: self.stage == Stage::Done }
     }
 

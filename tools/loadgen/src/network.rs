@@ -37,8 +37,12 @@ pub trait Network {
     /// Names a connection; never used for another one again.
     type Conn: Copy;
 
-    /// Receives, serves timers, sends. True if there was anything to do.
-    fn pass(&mut self, now_us: u64) -> bool;
+    /// Receives and serves timers. True if there was anything to do.
+    fn take_in(&mut self, now_us: u64) -> bool;
+
+    /// Sends what calls since [`take_in`](Self::take_in) have written, with the acknowledgements of what came in.
+    /// True if there was anything to do.
+    fn send_out(&mut self, now_us: u64) -> bool;
 
     /// Begins a connection from `source` (`None`: whichever fits) to `remote`. Its events carry `user`.
     ///
@@ -74,9 +78,13 @@ pub trait Network {
 impl<P: PacketIo, I: FlowIndex> Network for Stack<P, I> {
     type Conn = SocketId;
 
-    fn pass(&mut self, now_us: u64) -> bool {
-        let report = Stack::pass(self, Instant(now_us));
-        report.rx > 0 || report.tx > 0 || report.events || report.more
+    fn take_in(&mut self, now_us: u64) -> bool {
+        let report = self.receive_pass(Instant(now_us));
+        report.rx > 0 || report.events || report.more
+    }
+
+    fn send_out(&mut self, now_us: u64) -> bool {
+        self.transmit(Instant(now_us)) > 0
     }
 
     fn open(&mut self, source: Option<IpAddr>, remote: SocketAddr, user: u64) -> Result<SocketId, Failure> {
