@@ -28,6 +28,11 @@ pub fn deliver() {
     if process::role() != Role::Worker || DONE.swap(true, Ordering::Relaxed) {
         return;
     }
+    // A signal handler or DPDK ends the process in the middle of a call of ours: nothing can be delivered, and
+    // taking the lock again would hang for ever.
+    if process::inside() {
+        return;
+    }
     close_all();
     let begun = clock::now();
     let mut left = usize::MAX;

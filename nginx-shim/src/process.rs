@@ -64,9 +64,14 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether this thread holds the lock, so that it must not take it again.
+pub fn inside() -> bool {
+    INSIDE.get()
+}
+
 /// Whether sockets made by this thread now can be the application's.
 pub fn takes_sockets() -> bool {
-    matches!(role(), Role::Recording | Role::Child | Role::Worker | Role::Orphan) && !INSIDE.get()
+    matches!(role(), Role::Recording | Role::Child | Role::Worker | Role::Orphan) && !inside()
 }
 
 /// The worker's stack, held for the threads of the process that take turns with it.

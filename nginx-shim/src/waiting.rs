@@ -53,8 +53,9 @@ pub fn until<T>(
     let mut spun = false;
     let mut fresh = true;
     loop {
-        let now = clock::now();
         let mut process = process::lock();
+        // Under the lock: another thread's pass must not lie ahead of it.
+        let now = clock::now();
         let report = process.pass(now);
         if let Some(found) = ready(&mut process, now, std::mem::take(&mut fresh))? {
             if spun {

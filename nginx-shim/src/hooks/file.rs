@@ -8,7 +8,10 @@ use crate::real;
 
 /// Whether a call that failed for want of descriptors is worth another attempt.
 pub fn made_room() -> bool {
-    errno() == libc::EMFILE && process::role() == Role::Worker && process::lock().placeholders.drain()
+    errno() == libc::EMFILE
+        && process::role() == Role::Worker
+        && !process::inside()
+        && process::lock().placeholders.drain()
 }
 
 macro_rules! opening {
