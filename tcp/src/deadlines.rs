@@ -113,7 +113,11 @@ impl Conn {
         } else {
             self.probes >= limit
         };
-        if over {
+        // A peer that answers and never opens its window holds a user's connection as long as the user likes, but
+        // nobody waits for an orphan: it ends once the probes have reached their longest distance, as on Linux.
+        let rto = self.rtt.rto_backed_off_us(self.backoff, host.config.rto_max_us);
+        let stuck = self.orphan && self.backoff >= limit && rto >= host.config.rto_max_us;
+        if over || stuck {
             return self.give_up(host);
         }
         self.probes = self.probes.saturating_add(1);
