@@ -102,6 +102,9 @@ impl Launch<'_> {
                     self.interrupt.check()?;
                     // A primary that was killed may have left its end of the pipe to nobody; it is looked at anyway.
                     if let Ok(Some(_)) = child.try_wait() {
+                        // What it said between the look above and its end.
+                        let len = ready.read(&mut buffer).unwrap_or(0);
+                        said.extend_from_slice(&buffer[..len]);
                         break;
                     }
                     if Instant::now() >= deadline {
