@@ -244,7 +244,10 @@ impl RunningInstance {
             tracing::error!("worker {pid} could not attach: {reason}");
         }
         self.last_attach_failure = Some(format!("worker {pid}: {reason}"));
-        self.explained.push(pid);
+        // Of a worker that has no place, no death will be followed up on.
+        if self.places.place_of(pid).is_some() {
+            self.explained.push(pid);
+        }
     }
 
     /// Looks at the READY words; a generation all of whose workers are READY serves.
