@@ -14,7 +14,7 @@ use crate::process::{self, Role};
 use crate::table::{self, Entry};
 use crate::waiting::{self, Wait};
 
-/// Longest stay without any connection finishing, in microseconds.
+/// Longest stay in which no peer takes anything, in microseconds.
 const STALL_US_MAX: u64 = 5_000_000;
 
 /// Longest stay in all, in microseconds: the same as nginx's workers get when nothing is configured.
@@ -35,19 +35,19 @@ pub fn deliver() {
     }
     close_all();
     let begun = clock::now();
-    let mut left = usize::MAX;
+    let mut left = u64::MAX;
     let mut moved = begun;
     loop {
         let deadline = Instant((moved.0 + STALL_US_MAX).min(begun.0 + STAY_US_MAX));
         let wait = Wait { deadline: Some(deadline), mask: std::ptr::null(), kernel: &[], set: None };
-        let result: Outcome<Option<usize>> = waiting::until(wait, |process, _, _| {
-            let lingering = process.stack.as_ref().map_or(0, |stack| stack.0.lingering());
-            Ok((lingering == 0 || lingering < left).then_some(lingering))
+        let result: Outcome<Option<u64>> = waiting::until(wait, |process, _, _| {
+            let owed = process.stack.as_ref().map_or(0, |stack| stack.0.owed());
+            Ok((owed == 0 || owed < left).then_some(owed))
         });
         match result {
             Ok(Some(0)) | Ok(None) => break,
-            Ok(Some(lingering)) => {
-                left = lingering;
+            Ok(Some(owed)) => {
+                left = owed;
                 moved = clock::now();
             }
             Err(Failure::Errno(_) | Failure::Kernel) => break,

@@ -50,7 +50,7 @@ pub trait WorkerStack {
     fn writable_bytes(&self, s: SocketId) -> Result<usize>;
     fn next_event(&mut self) -> Option<SocketEvent>;
     fn set_user(&mut self, s: SocketId, user: u64);
-    fn lingering(&self) -> usize;
+    fn owed(&self) -> u64;
     fn note_sleep(&mut self);
     fn report_counters(&mut self);
     fn transmit(&mut self, now: Instant) -> usize;
@@ -138,8 +138,8 @@ impl<P: PacketIo, I: FlowIndex> WorkerStack for Stack<P, I> {
     fn set_user(&mut self, s: SocketId, user: u64) {
         Stack::set_user(self, s, user)
     }
-    fn lingering(&self) -> usize {
-        Stack::lingering(self)
+    fn owed(&self) -> u64 {
+        Stack::owed(self)
     }
     fn note_sleep(&mut self) {
         Stack::note_sleep(self);

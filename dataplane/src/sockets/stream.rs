@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use ff_flowmap::{FlowIndex, FlowKey};
 use ff_tcp::{
-    ConnId, ConnectError, Event, ListenAddr, ListenError, ListenOptions, ListenerId, Readiness, SocketRef,
-    State,
+    ConnId, ConnSummary, ConnectError, Event, ListenAddr, ListenError, ListenOptions, ListenerId, Readiness,
+    SocketRef, State,
 };
 
 use super::calls::Result;
@@ -335,8 +335,18 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     ///
     /// One whose FIN is acknowledged owes its peer nothing, whatever the peer does.
     pub fn lingering(&self) -> usize {
+        self.owing().count()
+    }
+
+    /// What the connections of [`lingering`](Self::lingering) owe: their bytes, and one more for each. 0 when there
+    /// are none; it only falls, and as long as it falls, peers are taking what is theirs.
+    pub fn owed(&self) -> u64 {
+        self.owing().map(|conn| u64::from(conn.unsent_bytes) + 1).sum()
+    }
+
+    fn owing(&self) -> impl Iterator<Item = ConnSummary> + '_ {
         let owes = |state| !matches!(state, State::FinWait2 | State::TimeWait | State::Closed);
-        self.engine.connections().filter(|conn| conn.orphan && owes(conn.state)).count()
+        self.engine.connections().filter(move |conn| conn.orphan && owes(conn.state))
     }
 }
 
