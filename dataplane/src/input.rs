@@ -7,6 +7,7 @@ use ff_tcp::{Ecn, SegmentMeta};
 use crate::dispatch::{Own, Verdict, dispatch};
 use crate::io::{BURST, Frame, PacketIo, WorkerRef};
 use crate::ip::addresses::Destination;
+use crate::moving::is_record;
 use crate::ip::icmp::{self, Embedded};
 use crate::ip::layer::IcmpReply;
 use crate::ip::link_address::is_ndp;
@@ -40,12 +41,13 @@ struct Judged {
 }
 
 impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
-    /// Receives a burst from the queues and one from the inboxes, and takes it. Says how many frames.
+    /// Receives a burst from the inboxes and one from the queues, and takes it. Says how many frames.
     pub(crate) fn receive(&mut self) -> usize {
         let mut burst = std::mem::take(&mut self.burst);
         let mut items = std::mem::take(&mut self.items);
-        let from_queues = self.io.receive(&mut burst);
-        let count = from_queues + self.io.receive_forwarded(&mut burst);
+        // The inboxes first: a connection's record that is among them comes before packets of its flow.
+        let from_inboxes = self.io.receive_forwarded(&mut burst);
+        let count = from_inboxes + self.io.receive(&mut burst);
         self.ip.take_looped(&mut burst, BURST);
         let mac = self.ip.addresses.mac();
         for (position, frame) in burst.iter().enumerate() {
@@ -56,8 +58,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
                 self.engine.index().prefetch(&parsed.key);
             }
             let origin = match position {
-                _ if position < from_queues => Origin::Queue,
-                _ if position < count => Origin::Forwarded,
+                _ if position < from_inboxes => Origin::Forwarded,
+                _ if position < count => Origin::Queue,
                 _ => Origin::Looped,
             };
             items.push(Item { parsed, origin });
@@ -65,6 +67,10 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         // The lookup is made when the packet's turn comes: a packet before it in the burst may have changed
         // the table. Its cache lines are on their way since the loop above.
         for (frame, item) in burst.drain(..).zip(items.drain(..)) {
+            if item.origin == Origin::Forwarded && is_record(frame.bytes()) {
+                self.take_record(frame.bytes());
+                continue;
+            }
             match item.parsed {
                 Ok(parsed) => self.take_frame(frame, &parsed, item.origin),
                 Err(reason) => self.ip.drops.count(reason),
@@ -75,9 +81,15 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         count
     }
 
-    fn take_frame(&mut self, frame: P::Frame, parsed: &Parsed, origin: Origin) {
-        let judged = self.judge(parsed, frame.bytes(), origin);
+    pub(crate) fn take_frame(&mut self, frame: P::Frame, parsed: &Parsed, origin: Origin) {
+        let mut judged = self.judge(parsed, frame.bytes(), origin);
+        if judged.verdict == Verdict::Local && self.look_for_record(parsed, judged.own, origin) {
+            judged = self.judge(parsed, frame.bytes(), origin);
+        }
         match judged.verdict {
+            Verdict::Local if self.follows_record(parsed, judged.own, origin) => {
+                self.forward_after_record(frame);
+            }
             Verdict::Local => self.take_packet(parsed, frame.bytes(), &judged, origin),
             Verdict::Forward(worker) => {
                 if self.io.forward(worker, frame).is_err() {

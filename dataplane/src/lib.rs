@@ -8,6 +8,8 @@ mod egress;
 mod input;
 pub mod io;
 pub mod ip;
+mod moving;
+mod orders;
 mod pass;
 mod report;
 mod shared;
@@ -15,5 +17,6 @@ pub mod sockets;
 mod stack;
 mod udp;
 
+pub use orders::Orders;
 pub use shared::Shared;
 pub use stack::{PassReport, Stack, StackConfig};

@@ -61,10 +61,4 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.engine.next_deadline(), self.ip.next_deadline()].into_iter().flatten().min()
     }
-
-    /// The top of the pass: tells the others that we live, and reads what they ask of us. Ownership of
-    /// queues and park orders are read here.
-    fn read_orders(&mut self) {
-        self.report.begin(self.now);
-    }
 }

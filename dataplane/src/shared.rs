@@ -8,6 +8,7 @@ use ff_handover::{Instance, InstanceError, WorkerWords};
 
 use crate::dispatch::{Peer, View};
 use crate::io::WorkerRef;
+use crate::orders::Orders;
 
 /// Neighbours of a stack on its own.
 const NEIGHBOURS_ALONE: u32 = 64;
@@ -22,6 +23,8 @@ pub struct Shared {
     pub words: Option<WorkerWords<'static>>,
     /// What this worker sees of the others.
     pub view: View,
+    /// Its queues and orders, where a coordinator gives such.
+    pub orders: Option<Orders>,
 }
 
 impl Shared {
@@ -56,6 +59,7 @@ impl Shared {
             udp_table: Some(instance.udp_writer(slot, index, owner, udp_idle_us)?),
             words: directory.worker(slot, index),
             view,
+            orders: Some(Orders::new(instance, owner, worker)?),
         })
     }
 
@@ -84,6 +88,7 @@ impl Shared {
             udp_table: None,
             words: None,
             view: View::alone(WorkerRef { slot: 0, index: 0 }),
+            orders: None,
         })
     }
 }

@@ -17,6 +17,7 @@ use crate::input::Item;
 use crate::io::{PacketIo, WorkerRef};
 use crate::ip::addresses::Addresses;
 use crate::ip::layer::IpLayer;
+use crate::orders::Orders;
 use crate::report::Report;
 use crate::shared::Shared;
 use crate::sockets::bind::PortMap;
@@ -118,6 +119,10 @@ pub struct Stack<P: PacketIo, I: FlowIndex> {
     pub(crate) udp_ports: UdpPorts,
     pub(crate) udp_table: Option<UdpTableWriter<'static>>,
 
+    /// What the worker is told by the directory of its instance, if there is one.
+    pub(crate) orders: Option<Orders>,
+    /// Whom connections were handed on to.
+    pub(crate) moved_to: Option<WorkerRef>,
     pub(crate) report: Report,
     /// The burst of the pass, kept for its memory.
     pub(crate) burst: Vec<P::Frame>,
@@ -169,6 +174,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             udp_ephemeral: ephemeral,
             udp_ports: UdpPorts::default(),
             udp_table: shared.udp_table,
+            orders: shared.orders,
+            moved_to: None,
             report: Report::new(shared.words),
             burst: Vec::new(),
             items: Vec::new(),

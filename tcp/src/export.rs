@@ -172,6 +172,14 @@ impl<I: FlowIndex> Engine<I> {
     ///
     /// Both processes must share the [`Secrets`](crate::Secrets) and the clock.
     pub fn export(&mut self, now: Instant, id: ConnId, out: &mut Vec<u8>) -> Result<(), ExportError> {
+        self.record(now, id, out)?;
+        self.part_with(id);
+        Ok(())
+    }
+
+    /// The first half of [`export`](Self::export): the record. The connection is still this engine's, and nothing
+    /// may happen to it any more, or the record is worth nothing.
+    pub fn record(&mut self, now: Instant, id: ConnId, out: &mut Vec<u8>) -> Result<(), ExportError> {
         self.tick(now);
         let conn = self.conns.get_checked(id.index, id.generation).ok_or(ExportError::NotFound)?;
         let live = matches!(
@@ -195,10 +203,43 @@ impl<I: FlowIndex> Engine<I> {
         out[start + 8..start + 12].copy_from_slice(&len.to_le_bytes());
         let sum = checksum(&out[start + HEADER_BYTES..]);
         out[start + 12..start + HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
-        self.host.counters.exports += 1;
+        Ok(())
+    }
+
+    /// The second half: the connection leaves this engine, and its flow the table. Between the two the record can be
+    /// put where the new owner looks for it before it believes the flow to be nobody's.
+    pub fn part_with(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_checked(id.index, id.generation) else { return };
         let key = conn.key;
+        self.host.counters.exports += 1;
         self.index.remove(&key);
         self.forget(id.index);
+    }
+
+    /// As [`import`](Self::import), for a connection that the user here has not accepted: it waits in the queue of
+    /// the listener at its local address. Without one it is reset, as a SYN to that address would be.
+    pub fn import_unaccepted(&mut self, now: Instant, record: &[u8]) -> Result<(), ImportError> {
+        let id = self.import(now, record)?;
+        let Some(conn) = self.conns.get_checked(id.index, id.generation) else { return Ok(()) };
+        let local = conn.key.local_addr();
+        let listener = self.listeners.find(local.ip(), local.port());
+        let of = listener.and_then(|l| Some((l, self.listeners.slab.generation(l)?)));
+        let Some((l, l_generation)) = of.filter(|_| !conn.orphan) else {
+            self.abort(now, id);
+            return Ok(());
+        };
+        if let Some(conn) = self.conns.get_checked_mut(id.index, id.generation) {
+            conn.held = false;
+            conn.token = 0;
+            conn.listener = Some((l, l_generation));
+        }
+        if let Some(listener) = self.listeners.slab.get_checked_mut(l, l_generation) {
+            listener.accept_queue.push_back((id.index, id.generation));
+            if !listener.event_queued {
+                listener.event_queued = true;
+                self.listener_events.push_back((l, l_generation));
+            }
+        }
         Ok(())
     }
 

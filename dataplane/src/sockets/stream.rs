@@ -10,10 +10,11 @@ use ff_tcp::{
 };
 
 use super::calls::Result;
-use super::table::{Body, Socket, TcpSettings};
+use super::table::{Body, Flags, Socket, TcpSettings};
 use super::{Shutdown, SockError, SocketId, present};
 use crate::io::PacketIo;
 use crate::ip::parse::TCP;
+use crate::moving::FirstBytes;
 use crate::stack::Stack;
 
 /// A listener of the engine, and the sockets that share it (SO_REUSEPORT).
@@ -159,11 +160,12 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         let engine_listener = self.listener(listener).ok_or(SockError::Invalid)?.id;
         let conn = self.engine.accept(engine_listener).ok_or(SockError::WouldBlock)?;
         let peer = self.engine.remote_addr(conn).unwrap_or_else(|| domain.unspecified());
+        let sent_before = self.engine.info(conn).map_or(0, |info| info.bytes_sent);
         let id = self.sockets.insert(Socket {
             domain,
             user: 0,
             edges: Readiness::NONE,
-            flags,
+            flags: Flags { accepted: true, sent_before, first_bytes: FirstBytes::None, ..flags },
             bound: None,
             body: Body::TcpConn { conn },
         })?;
@@ -243,6 +245,14 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     pub(super) fn tcp_recv(&mut self, s: SocketId, buf: &mut [u8], peek: bool) -> Result<usize> {
         let conn = self.conn(s)?;
         let read = if peek { self.engine.peek(conn, buf) } else { self.engine.read(conn, buf) };
+        if let Ok(len) = read
+            && len > 0
+            && !peek
+            && let Ok(socket) = self.sockets.get_mut(s)
+            && socket.flags.first_bytes == FirstBytes::None
+        {
+            socket.flags.first_bytes = FirstBytes::of(&buf[..len]);
+        }
         read.map_err(SockError::from)
     }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ff_tcp::{ConnId, SocketOptions};
 
 use super::{Domain, Kind, Readiness, SockError, SocketId};
+use crate::moving::FirstBytes;
 use crate::udp::UdpState;
 
 /// A socket.
@@ -71,6 +72,12 @@ pub(crate) struct Flags {
     pub(crate) tos: u8,
     /// 0 is the default.
     pub(crate) ttl: u8,
+    /// The connection came by `accept`.
+    pub(crate) accepted: bool,
+    /// Bytes that had been sent on it before: in another process, if it came from there.
+    pub(crate) sent_before: u64,
+    /// What was read of it first.
+    pub(crate) first_bytes: FirstBytes,
 }
 
 impl Socket {
