@@ -89,6 +89,9 @@ fn without_primary(record: &InstanceRecord) -> Result<Status, Failure> {
         generations: Vec::new(),
         attach_failures: 0,
         last_attach_failure: None,
+        reload: None,
+        last_reload: None,
+        reloads: 0,
     };
     region::read(&record.region_path, |instance, now_us| {
         let directory = instance.directory();

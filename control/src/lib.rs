@@ -19,8 +19,11 @@ pub use plan::{AddressPlan, DevicePlan, KernelPlan, LimitsPlan, OffloadPlan, Tcp
 pub use record::{
     InstancePaths, InstanceRecord, ProcessId, ProcessStat, RUNTIME_ROOT, RecordError, region_path,
 };
-pub use status::{ActiveStatus, GenerationStatus, PrimaryStatus, Status, WorkerStatus, generations_of};
+pub use status::{
+    ActiveStatus, GenerationStatus, HandoverStatus, LastReload, PrimaryStatus, ReloadResult, ReloadStatus,
+    Status, WorkerStatus, generations_of,
+};
 pub use wire::{Connection, ControlError, DESCRIPTORS_MAX, Listener, MESSAGE_BYTES_MAX};
 
 /// Version of the protocol and of the plan; both ends must agree exactly.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;

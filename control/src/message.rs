@@ -19,6 +19,20 @@ pub enum Request {
         pid: u32,
         /// Its nginx master (parent).
         master_pid: u32,
+        /// Which of its master's configurations it runs: 0 for the one that nginx was started with, and one more
+        /// for each that was loaded since. All workers of a generation have the same.
+        configuration: u32,
+    },
+    /// nginx's master could not load the configuration that it was told to load, and goes on with the one it has.
+    ReloadFailed {
+        /// The master.
+        master_pid: u32,
+    },
+    /// Whether a reload could begin now; nothing is begun. The answer is [`Reply::Ok`], or the refusal that the
+    /// reload would meet.
+    MayReload {
+        /// Workers in the new configuration.
+        workers: u16,
     },
     /// The load generator wants the client side of the in-memory wire.
     AttachClient {

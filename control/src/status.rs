@@ -16,10 +16,80 @@ pub struct Status {
     pub active: Option<ActiveStatus>,
     /// All generations that live, newest first.
     pub generations: Vec<GenerationStatus>,
+    /// The newest reload that is under way, its draining included.
+    #[serde(default)]
+    pub reload: Option<ReloadStatus>,
+    /// The last reload that came to its end, well or not.
+    #[serde(default)]
+    pub last_reload: Option<LastReload>,
+    /// Reloads that came to their end since the primary started.
+    #[serde(default)]
+    pub reloads: u64,
     /// Attaches that failed since all workers of a generation were READY.
     pub attach_failures: u32,
     /// The last of them, as one sentence.
     pub last_attach_failure: Option<String>,
+}
+
+/// A reload that is under way.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct ReloadStatus {
+    /// Epoch of the new generation.
+    pub epoch: u32,
+    /// The machine's state, for example `T1 spawning` or `T3 draining`.
+    pub state: String,
+    /// Whether the new generation has the receive side for good: what is left is the draining of the old one.
+    pub handed_over: bool,
+    /// Milliseconds since it began.
+    pub elapsed_ms: u64,
+    /// Connections that the old generation still holds.
+    pub connections: u64,
+    /// Bytes that it still has to deliver.
+    pub unsent_bytes: u64,
+}
+
+/// How a reload ended.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum ReloadResult {
+    /// The new generation serves and the old one is gone.
+    Complete,
+    /// It was begun, and the old generation serves on.
+    Aborted,
+    /// It was not begun.
+    Refused,
+}
+
+/// Times that queues were without a consumer at the handover, in microseconds.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, PartialEq)]
+pub struct HandoverStatus {
+    /// Median over the queues.
+    pub p50: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// A reload that has ended.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
+pub struct LastReload {
+    /// Epoch of the new generation; 0 when it never got one.
+    pub epoch: u32,
+    /// How it ended.
+    pub result: ReloadResult,
+    /// Why, in a sentence; empty when it is complete.
+    pub reason: String,
+    /// From its beginning to its end, in milliseconds.
+    pub total_ms: u64,
+    /// How long queues were without a consumer.
+    pub handover_us: HandoverStatus,
+    /// From the handover to the end of the old generation, in milliseconds.
+    pub drain_ms: u64,
+    /// Packets that were forwarded to the old generation.
+    pub forwarded: u64,
+    /// Packets that were sent for it.
+    pub relayed: u64,
+    /// The most packets that were found in one of its inboxes.
+    pub ring_peak: u64,
 }
 
 /// The primary process.

@@ -26,10 +26,11 @@ use crate::description::State;
 use crate::environment::{self, AttachWhen, Environment};
 use crate::log::{self, Level};
 use crate::process::{self, Process, Role};
-use crate::{clock, start};
+use crate::{batch, clock, start};
 
-/// Longest wait for the primary's answer. It paces a worker that dies again and again by answering late.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the primary's answer. It paces a worker that dies again and again by answering late, and one of a
+/// reload that finds no free slot waits until an older generation has drained.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(200);
 
 /// Longest wait for anything else.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -90,7 +91,9 @@ impl AttachError {
     fn is_final(&self) -> bool {
         match self {
             Self::Answer => true,
-            Self::Refused(refusal) => refusal.code == "protocol",
+            // nginx starts another one in the place of a worker that ends otherwise, for ever: of a reload that was
+            // refused or aborted there is nothing to start.
+            Self::Refused(refusal) => matches!(refusal.code.as_str(), "protocol" | "reload"),
             // An address that is not the port's does not become it by trying again.
             Self::Listener { error, .. } => *error == SockError::AddressNotAvailable,
             Self::Control(_)
@@ -164,13 +167,16 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
     let pid = std::process::id();
     let master_pid = if role == Role::Child { std::os::unix::process::parent_id() } else { pid };
     let mut connection = control(environment)?;
-    connection.send(&Request::Attach { protocol: PROTOCOL_VERSION, pid, master_pid }, CONTROL_TIMEOUT)?;
+    let configuration = batch::configuration();
+    let attach = Request::Attach { protocol: PROTOCOL_VERSION, pid, master_pid, configuration };
+    connection.send(&attach, CONTROL_TIMEOUT)?;
     let (reply, descriptors) = connection.recv_with_fds::<Reply>(ANSWER_TIMEOUT)?;
     let plan = match reply {
         Reply::Plan(plan) => plan,
         Reply::Refused(refusal) => return Err(refusal.into()),
         Reply::Ok | Reply::Status(_) => return Err(AttachError::Answer),
     };
+    batch::note_attached();
     let answered = clock::now();
     let eal = device::start(&plan)?;
     let dpdk = clock::now();
@@ -198,6 +204,8 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
     drop(process);
     shorten_timer_slack();
     let now = clock::now();
+    // The heartbeat before READY: from READY on it is looked at.
+    words.beat(now.0);
     words.set_ready(owner, now.0);
     log::line(
         Level::Notice,

@@ -24,6 +24,9 @@ pub enum State {
     Open(SocketId),
     /// Lived in the stack of the process that forked this one.
     Lost,
+    /// Went on to the next generation before anything was read of it: to the application it looks as if the peer had
+    /// ended it.
+    Moved,
 }
 
 /// One open socket description. Duplicated descriptors share it.
@@ -47,6 +50,8 @@ pub struct Description {
     pub receive_timeout_us: u64,
     /// SO_SNDTIMEO in microseconds, 0 for none.
     pub send_timeout_us: u64,
+    /// It is a listener in the stack.
+    pub listens: bool,
     /// Its places in epoll sets.
     pub watches: Vec<Watch>,
 }
@@ -64,6 +69,7 @@ impl Description {
             options: Vec::new(),
             receive_timeout_us: 0,
             send_timeout_us: 0,
+            listens: false,
             watches: Vec::new(),
         }
     }
@@ -72,7 +78,7 @@ impl Description {
     pub fn recorded_address(&self) -> Option<SocketAddr> {
         match self.state {
             State::Bound(address) | State::Listening { address, .. } => Some(address),
-            State::Undecided | State::Open(_) | State::Lost => None,
+            State::Undecided | State::Open(_) | State::Lost | State::Moved => None,
         }
     }
 

@@ -33,6 +33,7 @@ pub fn deliver() {
     if process::inside() {
         return;
     }
+    process::lock().leaves = true;
     close_all();
     let begun = clock::now();
     let mut left = u64::MAX;

@@ -5,7 +5,7 @@
 //! environment nothing is ours and the library is inert.
 //!
 //! - In nginx's master, bind and listen are recorded ([`description`]), and a new binary gets them handed on
-//!   ([`master`]). Nothing of DPDK runs there.
+//!   ([`master`]). Nothing of DPDK runs there. After a HUP, the QUITs for its old workers are held back ([`batch`]).
 //! - A worker attaches to the primary when it gives up root ([`attach`]): it gets its place, starts DPDK as a
 //!   secondary, opens the inherited listeners in its own stack, and says READY.
 //! - From then on the stack runs inside the worker's waits ([`waiting`], [`epoll`]).
@@ -13,6 +13,7 @@
 
 mod address;
 mod attach;
+mod batch;
 mod calls;
 mod clock;
 mod description;

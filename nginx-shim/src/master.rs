@@ -1,7 +1,6 @@
 //! What nginx's master needs: our variables through `execve`, with the inherited sockets described.
 //!
 //! nginx gives the new binary of an upgrade an environment of its own making, in which nothing of ours is left.
-//! (Holding back the first QUIT of a batch until the new generation has taken over belongs here, too.)
 
 use std::ffi::{CStr, CString};
 
@@ -93,7 +92,7 @@ fn inherited(process: &Process) -> Vec<InheritedSocket> {
         let (address, backlog) = match description.state {
             State::Bound(address) => (address, None),
             State::Listening { address, backlog } => (address, Some(backlog)),
-            State::Undecided | State::Open(_) | State::Lost => continue,
+            State::Undecided | State::Open(_) | State::Lost | State::Moved => continue,
         };
         // SAFETY: F_GETFD takes no argument that matters.
         let flags = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };

@@ -100,6 +100,11 @@ pub struct Process {
     pub idle_step_us: u64,
     /// When the last packet came, in microseconds.
     pub received_us: u64,
+    /// The application has closed a listener since its last wait: nginx's worker does so when it is told to quit, and
+    /// then closes the connections that are idle, for no other reason.
+    pub ends_connections: bool,
+    /// The process is about to exit: whatever it closes now may be in the middle of something.
+    pub leaves: bool,
     /// How long a wait spins before it sleeps, in microseconds; adapts itself.
     pub spin_us: u64,
 }
@@ -113,6 +118,8 @@ static PROCESS: Mutex<Process> = Mutex::new(Process {
     sleepers: Vec::new(),
     idle_step_us: 100,
     received_us: 0,
+    ends_connections: false,
+    leaves: false,
     spin_us: 0,
 });
 
@@ -167,6 +174,9 @@ pub fn bits_of(readiness: Readiness) -> u32 {
     bits as u32
 }
 
+/// epoll's bits for a connection that the peer has ended.
+const ENDED: u32 = (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLOUT | EPOLLWRNORM) as u32;
+
 /// What is possible on a description now, as epoll bits.
 pub fn possible(stack: Option<&Held>, descriptions: &Slab<Description>, description: u32) -> u32 {
     let Some(description) = descriptions.get(description as usize) else { return 0 };
@@ -178,6 +188,7 @@ pub fn possible(stack: Option<&Held>, descriptions: &Slab<Description>, descript
         }
         (State::Undecided, _) => (EPOLLOUT | EPOLLWRNORM) as u32,
         (State::Lost, _) => (EPOLLERR | EPOLLHUP) as u32,
+        (State::Moved, _) => ENDED,
         _ => 0,
     }
 }
@@ -185,6 +196,7 @@ pub fn possible(stack: Option<&Held>, descriptions: &Slab<Description>, descript
 impl Process {
     /// One pass of the stack; what newly happened goes to the epoll sets.
     pub fn pass(&mut self, now: Instant) -> PassReport {
+        self.ends_connections = false;
         let Some(stack) = &mut self.stack else { return PassReport::default() };
         let report = stack.0.pass(now);
         if report.rx > 0 {
@@ -243,6 +255,7 @@ impl Process {
         match (state, &mut self.stack) {
             (State::Open(socket), Some(stack)) => Ok((&mut *stack.0, socket)),
             (State::Lost, _) => fail(libc::EBADF),
+            (State::Moved, _) => fail(libc::ECONNRESET),
             _ => Err(crate::failure::Failure::Kernel),
         }
     }
@@ -264,8 +277,41 @@ impl Process {
         let entry = self.descriptions.remove(description as usize);
         self.sets.forget(&entry.watches);
         if let (State::Open(socket), Some(stack)) = (entry.state, &mut self.stack) {
+            if entry.listens {
+                if !self.leaves && !std::mem::replace(&mut self.ends_connections, true) {
+                    self.hand_on_unread();
+                }
+                // Fetched anew: the stack was lent out.
+                let Some(stack) = &mut self.stack else { return };
+                let _ = stack.0.close(socket);
+                return;
+            }
+            if self.ends_connections && entry.kind == Kind::Stream && stack.0.hand_on(socket, false) {
+                return;
+            }
             // The only error is that the stack does not know it, and then there is nothing to close.
             let _ = stack.0.close(socket);
+        }
+    }
+
+    /// The application ends. What it has accepted and read nothing of yet goes on in the next generation: nginx would
+    /// wait for a request, and answer it by the old configuration, for as long as its time-out allows. To it such a
+    /// connection looks as if the peer had ended it.
+    fn hand_on_unread(&mut self) {
+        let Some(stack) = &mut self.stack else { return };
+        let mut wakes = false;
+        for (_, description) in &mut self.descriptions {
+            if let State::Open(socket) = description.state
+                && description.kind == Kind::Stream
+                && !description.listens
+                && stack.0.hand_on(socket, true)
+            {
+                description.state = State::Moved;
+                wakes |= self.sets.notify(&description.watches, ENDED);
+            }
+        }
+        if wakes {
+            self.wake_sleepers();
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::{c_int, c_void, siginfo_t};
 
 use crate::failure::{self, Outcome};
-use crate::real;
+use crate::{batch, real};
 
 /// Signal numbers, 1 to 64.
 const SIGNALS: usize = 65;
@@ -114,6 +114,7 @@ pub fn renew_after_fork() {
 
 extern "C" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     SEEN.set(SEEN.get().wrapping_add(1));
+    batch::signalled(signal);
     let Some(handler) = HANDLERS.get(signal as usize) else { return };
     RESTART.set(FLAGS[signal as usize].load(Ordering::Relaxed) & libc::SA_RESTART != 0);
     let waker = WAITING.get();

@@ -20,6 +20,7 @@ type Result<T> = std::result::Result<T, SockError>;
 /// What the library asks of a worker's stack. Each method is [`Stack`]'s of the same name.
 pub trait WorkerStack {
     fn pass(&mut self, now: Instant) -> PassReport;
+    fn hand_on(&mut self, s: SocketId, unread: bool) -> bool;
     fn next_deadline(&self) -> Option<Instant>;
     fn wait_fds(&self) -> &[RawFd];
     fn socket(&mut self, domain: Domain, kind: Kind) -> Result<SocketId>;
@@ -59,6 +60,9 @@ pub trait WorkerStack {
 impl<P: PacketIo, I: FlowIndex> WorkerStack for Stack<P, I> {
     fn pass(&mut self, now: Instant) -> PassReport {
         Stack::pass(self, now)
+    }
+    fn hand_on(&mut self, s: SocketId, unread: bool) -> bool {
+        Stack::hand_on(self, s, unread)
     }
     fn next_deadline(&self) -> Option<Instant> {
         Stack::next_deadline(self)

@@ -8,7 +8,7 @@ use crate::description::{Description, State};
 use crate::environment::{self, AttachWhen, InheritedSocket};
 use crate::log::{self, Level};
 use crate::process::{self, Guard, Process, Role};
-use crate::{real, signals, table};
+use crate::{batch, real, signals, table};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -18,6 +18,7 @@ static AT_LOAD: extern "C" fn() = at_load;
 extern "C" fn at_load() {
     real::resolve_all();
     let Some(environment) = environment::load() else { return };
+    batch::prepare();
     let mut process = process::lock();
     process.kernel = environment.kernel.clone();
     for socket in &environment.inherited {

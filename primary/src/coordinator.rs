@@ -1,8 +1,10 @@
-//! Who is who: generations, their masters and workers. Pure code: pids, time and events go in, decisions come out; the
-//! server carries them out. The handover between two generations will live beside it.
+//! Who is who: generations, their masters and workers, and how one generation follows another. Pids, time and events
+//! go in, decisions come out; the instance carries them out.
 
+mod attempts;
 mod pacing;
 mod places;
 
+pub use attempts::Attempts;
 use pacing::Pacing;
-pub use places::{Decision, Ended, Places, Ready};
+pub use places::{Decision, EndedWorker, Places, Ready, Refused};

@@ -1,6 +1,6 @@
 //! The running instance: lets workers in, follows what becomes of them, and takes everything away at the end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -9,14 +9,16 @@ use ff_control::{InstanceLock, InstancePaths, PrimaryStatus, Refusal, Status, Wo
 use ff_dpdk::names::WorkerId;
 use ff_dpdk::{Eal, eal};
 use ff_flowmap::Owner;
-use ff_handover::{EpochSlot, GenerationState};
+use ff_handover::coordinator::{Command, Coordinator};
+use ff_handover::{EpochSlot, ReloadState};
 
 use crate::clock::now_us;
-use crate::coordinator::{Decision, Ended, Places, Ready};
+use crate::coordinator::{Attempts, Decision, EndedWorker, Places, Ready, Refused};
 use crate::device::{Device, WIRE_CLIENTS};
 use crate::plan::Settings;
 use crate::recovery::Ground;
 use crate::region::RegionFile;
+use crate::reload::limits;
 use crate::server::Server;
 use crate::watch::Watched;
 
@@ -40,17 +42,25 @@ pub struct Parts {
 
 /// The running instance.
 pub struct RunningInstance {
-    parts: Parts,
-    places: Places,
+    pub(crate) parts: Parts,
+    pub(crate) places: Places,
+    /// What is to be done about generations.
+    pub(crate) coordinator: Coordinator,
+    /// What is told about it.
+    pub(crate) attempts: Attempts,
+    /// Stalled processes that KILL was sent to.
+    pub(crate) killed: HashSet<u32>,
+    /// When the words are to be looked at again.
+    pub(crate) look_us: u64,
     /// Masters and workers.
-    watched: HashMap<u32, Watched>,
+    pub(crate) watched: HashMap<u32, Watched>,
     /// The client at the far end of an in-memory wire.
     client: Option<Watched>,
     /// Workers that have said why they could not attach; their deaths are no news.
     explained: Vec<u32>,
     /// Since all workers were READY.
     attach_failures: u32,
-    last_attach_failure: Option<String>,
+    pub(crate) last_attach_failure: Option<String>,
     started_us: u64,
 }
 
@@ -71,9 +81,14 @@ impl RunningInstance {
     /// An instance without workers.
     pub fn new(parts: Parts) -> Self {
         let places = Places::new(parts.settings.workers, parts.settings.slots());
+        let coordinator = Coordinator::new(limits(&parts));
         Self {
             parts,
             places,
+            coordinator,
+            attempts: Attempts::default(),
+            killed: HashSet::new(),
+            look_us: u64::MAX,
             watched: HashMap::new(),
             client: None,
             explained: Vec::new(),
@@ -96,13 +111,14 @@ impl RunningInstance {
         &mut self.parts.server
     }
 
-    /// A worker wants a place.
-    pub fn attach(&mut self, pid: u32, master_pid: u32) -> Answer {
-        // Who has died makes room, also if that event has not been taken yet.
+    /// A worker wants a place. It was forked with its master's configuration number `configuration`.
+    pub fn attach(&mut self, pid: u32, master_pid: u32, configuration: u32) -> Answer {
+        // Who has died makes room, also if that event has not been taken yet. And nobody may turn up between two
+        // stores of the coordinator that belong together.
         self.take_deaths();
+        self.coordinate();
         let now_us = now_us();
-        let decision = self.places.decide(pid, master_pid, now_us);
-        match decision {
+        match self.places.decide(pid, master_pid, configuration, now_us) {
             Decision::Place { answer_at_us, .. } | Decision::Refused { answer_at_us, .. }
                 if answer_at_us > now_us =>
             {
@@ -113,21 +129,26 @@ impl RunningInstance {
                 if is_news(self.places.refused(now_us)) {
                     tracing::warn!("worker {pid} of nginx master {master_pid} gets no place: {refused}");
                 }
+                if let Refused::TooMany { generation, .. } = refused
+                    && let Some(refusal) = self.too_many(generation)
+                {
+                    return Answer::Refused(refusal);
+                }
                 Answer::Refused(Refusal { code: refused.code().to_owned(), reason: refused.to_string() })
             }
-            Decision::Place { generation, index, opens, .. } => {
-                self.let_in(pid, master_pid, generation, index, opens, now_us)
+            Decision::Place { generation, index, .. } => {
+                self.let_in(pid, master_pid, generation, index, now_us)
             }
+            Decision::Opens => self.open(pid, master_pid, configuration),
         }
     }
 
-    fn let_in(
+    pub(crate) fn let_in(
         &mut self,
         pid: u32,
         master_pid: u32,
         generation: EpochSlot,
         index: u16,
-        opens: bool,
         now_us: u64,
     ) -> Answer {
         let refuse = |code: &str, reason: String| {
@@ -147,36 +168,12 @@ impl RunningInstance {
             Err(error) => return refuse("device", error.to_string()),
         };
         let directory = self.parts.region.instance.directory();
-        let (Some(words), Some(queue)) =
-            (directory.worker(usize::from(slot), usize::from(index)), directory.queue(usize::from(index)))
-        else {
+        let Some(words) = directory.worker(usize::from(slot), usize::from(index)) else {
             return refuse("no_place", format!("the region has no worker {index} in slot {slot}"));
         };
-        if opens {
-            // Counts along with the places; the word is what survives this process.
-            let taken = directory.instance().take_epoch();
-            debug_assert_eq!(taken, Some(generation.epoch));
-            if let Some(line) = directory.generation(usize::from(slot)) {
-                line.begin(generation.epoch, None, master_pid, now_us);
-            }
-            tracing::info!(
-                "generation {} opened in slot {slot} by nginx master {master_pid}",
-                generation.epoch
-            );
-        }
         let me = Owner { epoch: generation.epoch, pid };
         words.attach(me, self.parts.settings.cpu(index).into(), now_us);
-        match queue.owner() {
-            None => {
-                queue.assign(me);
-            }
-            Some(before) if self.places.place_of(before.pid).is_none() => {
-                queue.take_from_dead(before, me);
-            }
-            // A living owner hands it over itself.
-            Some(_) => {}
-        }
-        self.places.attached(generation, index, pid, master_pid, now_us);
+        self.places.attached(generation, index, pid, now_us);
         if is_news(self.places.failures(generation, index)) {
             tracing::info!("worker {pid} attaches as worker {index} of generation {}", generation.epoch);
         }
@@ -184,7 +181,8 @@ impl RunningInstance {
         plan.epoch = generation.epoch;
         plan.slot = slot;
         plan.index = index;
-        plan.queues = vec![index];
+        // The queues' words say whose they are: from READY on, and as long as they do.
+        plan.queues = Vec::new();
         Answer::Plan(Box::new(plan), sender)
     }
 
@@ -250,7 +248,7 @@ impl RunningInstance {
         }
     }
 
-    /// Looks at the READY words; a generation all of whose workers are READY serves.
+    /// Looks at the READY words.
     pub fn look_for_ready(&mut self) {
         let now_us = now_us();
         let directory = self.parts.region.instance.directory();
@@ -261,28 +259,25 @@ impl RunningInstance {
             let Some(words) = words.filter(|words| words.ready() == Some(me)) else { continue };
             match self.places.ready(generation, index) {
                 Ready::Known | Ready::Some => continue,
-                Ready::All | Ready::AllAgain => {
-                    self.last_attach_failure = None;
-                    self.attach_failures = 0;
+                Ready::AllAgain => {
+                    tracing::info!("worker {pid} is READY: generation {} is whole again", generation.epoch);
+                }
+                Ready::All => {
+                    let Some(line) = directory.generation(generation.slot as usize) else { continue };
+                    line.set_ready_us(now_us);
+                    tracing::info!(
+                        "generation {}: {} workers READY after {} ms, the last attached in {} ms",
+                        generation.epoch,
+                        self.parts.settings.workers,
+                        now_us.saturating_sub(line.started_us()) / 1_000,
+                        words.ready_us().saturating_sub(words.attached_us()) / 1_000
+                    );
                 }
             }
-            if directory.instance().active() == Some(generation) {
-                tracing::info!("worker {pid} is READY: generation {} is whole again", generation.epoch);
-                continue;
-            }
-            if let Some(line) = directory.generation(generation.slot as usize) {
-                line.set_ready_us(now_us);
-                line.set_state(GenerationState::Active, now_us);
-                tracing::info!(
-                    "generation {} is active: {} workers READY after {} ms, the last attached in {} ms",
-                    generation.epoch,
-                    self.parts.settings.workers,
-                    now_us.saturating_sub(line.started_us()) / 1_000,
-                    words.ready_us().saturating_sub(words.attached_us()) / 1_000
-                );
-            }
-            directory.instance().set_active(Some(generation));
+            self.last_attach_failure = None;
+            self.attach_failures = 0;
         }
+        self.coordinate();
     }
 
     /// Once a second: the primary's heartbeat, and READY words whose wake-up got lost.
@@ -291,7 +286,7 @@ impl RunningInstance {
         self.look_for_ready();
     }
 
-    fn watch(&mut self, pid: u32) -> bool {
+    pub(crate) fn watch(&mut self, pid: u32) -> bool {
         if self.watched.contains_key(&pid) {
             return true;
         }
@@ -326,23 +321,23 @@ impl RunningInstance {
         }
         // Dropping it also takes it out of the server's events.
         let Some(_watched) = self.watched.remove(&pid) else { return };
-        match self.places.ended(pid, now_us()) {
-            Ended::Worker { generation, index, was_ready, retires } => {
-                self.worker_ended(pid, generation, index, was_ready);
-                self.retire(generation, retires);
+        self.killed.remove(&pid);
+        if let Some(EndedWorker { generation, index, was_ready }) = self.places.worker_ended(pid, now_us()) {
+            self.worker_ended(pid, generation, index, was_ready);
+        }
+        for (generation, orphans) in self.places.master_ended(pid) {
+            match orphans {
+                0 => tracing::info!("nginx master {pid} of generation {} ended", generation.epoch),
+                _ => tracing::warn!(
+                    "nginx master {pid} of generation {} ended, {orphans} of its workers go on serving without it: \
+                     ffctl stop ends them",
+                    generation.epoch
+                ),
             }
-            Ended::Master { generation, orphans, retires } => {
-                match orphans {
-                    0 => tracing::info!("nginx master {pid} of generation {} ended", generation.epoch),
-                    _ => tracing::warn!(
-                        "nginx master {pid} of generation {} ended, {orphans} of its workers go on serving without \
-                         it: ffctl stop ends them",
-                        generation.epoch
-                    ),
-                }
-                self.retire(generation, retires);
-            }
-            Ended::Unknown => {}
+        }
+        self.coordinate();
+        for generation in self.places.deserted() {
+            self.retire(generation);
         }
     }
 
@@ -400,18 +395,19 @@ impl RunningInstance {
         }
     }
 
-    fn retire(&mut self, generation: EpochSlot, retires: bool) {
-        if !retires {
+    /// A generation that no reload has relieved has ended, its master too.
+    fn retire(&mut self, generation: EpochSlot) {
+        let directory = self.parts.region.instance.directory();
+        let slot = generation.slot as usize;
+        let serves = directory.generation(slot).is_some_and(|line| line.attempt() == ReloadState::Idle);
+        if !serves {
+            // The coordinator comes to it.
             return;
         }
-        let directory = self.parts.region.instance.directory();
-        if directory.instance().active() == Some(generation) {
-            directory.instance().set_active(None);
-        }
-        if let Some(line) = directory.generation(generation.slot as usize) {
-            line.set_state(GenerationState::Free, now_us());
-        }
-        tracing::info!("generation {} has ended: slot {} is free", generation.epoch, generation.slot);
+        directory.store(&Command::Free { slot, actions: &[] }, now_us());
+        self.places.freed(slot);
+        self.coordinate();
+        tracing::info!("generation {} has ended: slot {slot} is free", generation.epoch);
     }
 
     fn client_ended(&mut self, pid: u32) {
@@ -449,6 +445,9 @@ impl RunningInstance {
             },
             active,
             generations,
+            reload: self.reload_status(now_us),
+            last_reload: self.attempts.last.clone(),
+            reloads: self.attempts.ended,
             attach_failures: self.attach_failures,
             last_attach_failure: self.last_attach_failure.clone(),
         }

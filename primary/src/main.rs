@@ -9,6 +9,7 @@ mod instance;
 mod plan;
 mod recovery;
 mod region;
+mod reload;
 mod server;
 mod startup;
 mod watch;

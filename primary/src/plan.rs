@@ -1,6 +1,7 @@
 //! From the configuration to what workers are told. Pure.
 
 use std::hash::Hasher as _;
+use std::path::PathBuf;
 
 use ff_config::{Config, Congestion, Device as DeviceKey, Ecn, Port};
 use ff_control::{AddressPlan, DevicePlan, KernelPlan, LimitsPlan, TcpPlan, WorkerPlan};
@@ -30,6 +31,8 @@ pub enum PlanError {
 pub struct Settings {
     /// The configuration.
     pub config: Config,
+    /// Where it was read.
+    pub config_path: PathBuf,
     /// Workers of a generation.
     pub workers: u16,
     /// CPUs for workers: worker i runs on `cpus[i % cpus.len()]`.

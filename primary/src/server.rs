@@ -135,9 +135,13 @@ pub fn serve(instance: &mut RunningInstance) -> Result<(), Errno> {
             instance.tick();
             tick_us = now + TICK_US;
         }
+        if now >= instance.look_us() {
+            instance.look_for_ready();
+        }
         answer_delayed(instance);
         let next_us = instance.server().delayed.iter().map(|delayed| delayed.at_us).min();
-        let count = instance.server().wait(&mut events, next_us.unwrap_or(tick_us).min(tick_us))?;
+        let until_us = next_us.unwrap_or(tick_us).min(tick_us).min(instance.look_us());
+        let count = instance.server().wait(&mut events, until_us)?;
         // Deaths first: they make room for who wants to attach.
         let numbers: Vec<u64> = events[..count].iter().map(EpollEvent::data).collect();
         for number in numbers.iter().filter(|number| **number >> 32 == PROCESS >> 32) {
@@ -232,6 +236,14 @@ fn answer(instance: &mut RunningInstance, id: u32, request: Request) {
             instance.look_for_ready();
             Reply::Ok
         }
+        Request::ReloadFailed { master_pid } => {
+            instance.reload_failed(*master_pid);
+            Reply::Ok
+        }
+        Request::MayReload { workers } => match instance.may_reload(*workers) {
+            Ok(()) => Reply::Ok,
+            Err(refusal) => Reply::Refused(refusal),
+        },
         Request::Shutdown { force } => {
             instance.take_deaths();
             let living = instance.living_pids();
@@ -250,7 +262,9 @@ fn answer(instance: &mut RunningInstance, id: u32, request: Request) {
 
 fn attach(instance: &mut RunningInstance, request: &Request) -> Answer {
     match *request {
-        Request::Attach { pid, master_pid, .. } => instance.attach(pid, master_pid),
+        Request::Attach { pid, master_pid, configuration, .. } => {
+            instance.attach(pid, master_pid, configuration)
+        }
         Request::AttachClient { pid, .. } => instance.attach_client(pid),
         _ => Answer::Refused(Refusal { code: "malformed".into(), reason: "this does not attach".into() }),
     }

@@ -167,7 +167,13 @@ fn settings(options: &Options) -> Result<Settings, StartError> {
     let allowed = allowed_cpus().map_err(|errno| system("read the CPU affinity")(errno.into()))?;
     let chosen: Vec<u16> = config.dpdk.cpus.iter().filter_map(|cpu| u16::try_from(*cpu).ok()).collect();
     let cpus = if chosen.is_empty() { allowed.clone() } else { chosen };
-    Ok(Settings { config, workers: options.workers, cpus, allowed_cpus: allowed })
+    Ok(Settings {
+        config,
+        config_path: options.config.clone(),
+        workers: options.workers,
+        cpus,
+        allowed_cpus: allowed,
+    })
 }
 
 fn allowed_cpus() -> Result<Vec<u16>, Errno> {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A process that is watched.
 #[derive(Debug)]
@@ -19,6 +19,12 @@ impl Watched {
         let raw = Pid::from_raw(i32::try_from(pid).ok()?)?;
         let fd = pidfd_open(raw, PidfdFlags::empty()).ok()?;
         Some(Self { pid, fd })
+    }
+
+    /// Sends it a signal; nothing when it has ended.
+    pub fn signal(&self, signal: Signal) {
+        // The only error for a process of this one's own user namespace is that it has ended.
+        let _ = pidfd_send_signal(&self.fd, signal);
     }
 
     /// Whether it has ended.

@@ -108,10 +108,11 @@ pub fn open(process: &mut Process, index: u32) -> Result<SocketId, SockError> {
         State::Listening { address, backlog } => {
             stack.bind(socket, address).and_then(|()| stack.listen(socket, backlog))
         }
-        State::Undecided | State::Open(_) | State::Lost => Ok(()),
+        State::Undecided | State::Open(_) | State::Lost | State::Moved => Ok(()),
     };
     match result {
         Ok(()) => {
+            description.listens = matches!(description.state, State::Listening { .. });
             description.state = State::Open(socket);
             description.options = Vec::new();
             Ok(socket)
@@ -152,7 +153,7 @@ pub fn bind(fd: RawFd, given: Given) -> Outcome<()> {
         _ => return Err(Failure::Kernel),
     };
     match state {
-        State::Lost => fail(libc::EBADF),
+        State::Lost | State::Moved => fail(libc::EBADF),
         State::Bound(_) | State::Listening { .. } => fail(libc::EINVAL),
         State::Open(socket) => match &mut process.stack {
             Some(stack) => Ok(stack.0.bind(socket, address)?),
@@ -201,7 +202,7 @@ pub fn listen(fd: RawFd, backlog: i32) -> Outcome<()> {
         return fail(libc::EOPNOTSUPP);
     }
     match state {
-        State::Lost => fail(libc::EBADF),
+        State::Lost | State::Moved => fail(libc::EBADF),
         State::Listening { address, .. } => {
             process.descriptions[index as usize].state = State::Listening { address, backlog };
             Ok(())
@@ -231,9 +232,11 @@ pub fn listen(fd: RawFd, backlog: i32) -> Outcome<()> {
                 _ => open(&mut process, index)?,
             };
             match &mut process.stack {
-                Some(stack) => Ok(stack.0.listen(socket, backlog)?),
-                None => fail(libc::EBADF),
+                Some(stack) => stack.0.listen(socket, backlog)?,
+                None => return fail(libc::EBADF),
             }
+            process.description(fd)?.1.listens = true;
+            Ok(())
         }
     }
 }
@@ -262,7 +265,7 @@ pub fn accept(fd: RawFd, flags: i32) -> Outcome<Accepted> {
         let (domain, kind) = (description.domain, description.kind);
         match description.state {
             State::Open(_) => {}
-            State::Lost => return fail(libc::EBADF),
+            State::Lost | State::Moved => return fail(libc::EBADF),
             State::Listening { .. } if description.nonblocking => return fail(libc::EAGAIN),
             State::Listening { .. } => return fail(libc::EINVAL),
             State::Undecided | State::Bound(_) => return Err(Failure::Kernel),
@@ -317,7 +320,7 @@ pub fn connect(fd: RawFd, given: Given) -> Outcome<()> {
         Given::Unspecified => return fail(libc::EOPNOTSUPP),
     };
     let socket = match state {
-        State::Lost => return fail(libc::EBADF),
+        State::Lost | State::Moved => return fail(libc::EBADF),
         State::Listening { .. } => return fail(libc::EISCONN),
         State::Open(socket) => socket,
         // "Any" as a destination is this host, by way of loopback.
@@ -385,7 +388,7 @@ pub fn decide_for_peer(fd: RawFd, peer: Option<SocketAddr>) -> Outcome<()> {
     let (domain, kind, state) = (description.domain, description.kind, description.state);
     match (state, peer) {
         (State::Open(_), _) => Ok(()),
-        (State::Lost, _) => fail(libc::EBADF),
+        (State::Lost | State::Moved, _) => fail(libc::EBADF),
         (State::Undecided, None) => Err(Failure::Kernel),
         (State::Undecided, Some(peer))
             if kind == Kind::Stream

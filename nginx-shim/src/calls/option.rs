@@ -22,7 +22,7 @@ pub fn set(fd: RawFd, level: c_int, name: c_int, value: &[u8]) -> Outcome<()> {
     let mut process = process::lock();
     let description = process.description(fd)?.1;
     match description.state {
-        State::Lost => fail(libc::EBADF),
+        State::Lost | State::Moved => fail(libc::EBADF),
         State::Open(socket) => match setting {
             Ok(Setting::Stack(option)) => match &mut process.stack {
                 Some(stack) => {
@@ -109,7 +109,7 @@ fn answer(fd: RawFd, level: c_int, name: c_int) -> Outcome<Vec<u8>> {
     let description = process.description(fd)?.1;
     let (receive_timeout_us, send_timeout_us) = (description.receive_timeout_us, description.send_timeout_us);
     match description.state {
-        State::Lost => return fail(libc::EBADF),
+        State::Lost | State::Moved => return fail(libc::EBADF),
         State::Listening { .. } if (level, name) == (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
             return Ok(1_i32.to_ne_bytes().to_vec());
         }

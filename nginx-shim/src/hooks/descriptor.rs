@@ -6,13 +6,14 @@ use super::{number, status};
 use crate::calls::descriptor;
 use crate::failure::set_errno;
 use crate::table::{self, Entry};
-use crate::{process, real};
+use crate::{batch, process, real};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
     // SAFETY: passed through with the application's arguments.
     let real = || unsafe { real::close(fd) };
     if table::get(fd).is_none() {
+        batch::closes(fd);
         return real();
     }
     status(descriptor::close(fd), real)

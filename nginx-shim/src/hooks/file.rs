@@ -4,7 +4,7 @@ use libc::{c_char, c_int, mode_t};
 
 use crate::failure::errno;
 use crate::process::{self, Role};
-use crate::real;
+use crate::{batch, real};
 
 /// Whether a call that failed for want of descriptors is worth another attempt.
 pub fn made_room() -> bool {
@@ -19,6 +19,7 @@ macro_rules! opening {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+                batch::opens();
                 // SAFETY: passed through with the application's arguments.
                 let fd = unsafe { real::$name($($arg),*) };
                 if fd < 0 && made_room() {

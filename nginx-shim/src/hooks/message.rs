@@ -5,7 +5,7 @@ use libc::{c_int, c_uint, mmsghdr, msghdr, ssize_t, timespec};
 use super::length;
 use crate::calls::message;
 use crate::failure::{Failure, Outcome, set_errno};
-use crate::{clock, real, table};
+use crate::{batch, clock, real, table};
 
 /// UIO_MAXIOV: messages of one call.
 const MESSAGES_MAX: c_uint = 1024;
@@ -26,6 +26,10 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     // SAFETY: passed through with the application's arguments.
     let real = || unsafe { real::sendmsg(fd, message, flags) };
     if table::socket(fd).is_none() {
+        // SAFETY: the application's message is valid.
+        if let Some(taken) = unsafe { batch::holds_back(fd, message) } {
+            return taken;
+        }
         return real();
     }
     // SAFETY: the application's message is valid.

@@ -4,7 +4,24 @@ use std::sync::OnceLock;
 
 use libc::{c_char, c_int, c_void, gid_t, pid_t, size_t, uid_t};
 
-use crate::{attach, exit, master, real};
+use crate::{attach, batch, exit, master, real};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fork() -> pid_t {
+    batch::forks();
+    // SAFETY: passed through; the handlers of `pthread_atfork` do our part.
+    let pid = unsafe { real::fork() };
+    batch::forked(pid);
+    pid
+}
+
+/// nginx's master waits for signals here, between two things that it does.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
+    batch::rests();
+    // SAFETY: passed through with the application's arguments.
+    unsafe { real::sigsuspend(mask) }
+}
 
 /// `vfork` shares the parent's memory and stack frame; a wrapper cannot return from it twice, so it is `fork`.
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@ use super::{number, status};
 use crate::calls::establish::{self, End};
 use crate::calls::{message, option};
 use crate::failure::{Failure, Outcome, fail, set_errno};
-use crate::{address, options, process, real, table};
+use crate::{address, batch, options, process, real, table};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -185,4 +185,15 @@ unsafe extern "C" fn setsockopt(
     // SAFETY: the application's value is valid for its length.
     let bytes = unsafe { message::slice(value.cast(), len as usize) };
     status(option::set(fd, level, name, bytes), real)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int {
+    // SAFETY: passed through with the application's arguments.
+    let result = unsafe { real::socketpair(domain, kind, protocol, pair) };
+    if result == 0 {
+        // SAFETY: the call has filled both ends in.
+        batch::paired(unsafe { *pair });
+    }
+    result
 }

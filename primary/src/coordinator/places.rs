@@ -13,13 +13,13 @@ pub enum Decision {
         generation: EpochSlot,
         /// Its index.
         index: u16,
-        /// Whether the generation is new with it.
-        opens: bool,
         /// The process that had the place before and is dead.
         recovers: Option<u32>,
         /// Not before this.
         answer_at_us: u64,
     },
+    /// It is the first of a configuration that no generation runs yet: one has to be opened for it.
+    Opens,
     /// It gets none, and is told so once `answer_at_us` has come.
     Refused {
         /// Why.
@@ -38,32 +38,17 @@ pub enum Refused {
         /// The process.
         pid: u32,
     },
-    /// All places of its generation are taken by the living, and not all of them are READY yet.
+    /// All places of its generation are taken by the living.
     #[error(
         "all {queues} queues have a worker: worker_processes in nginx's configuration must be {queues} (ffctl stop \
          and ffctl start adapt the queues to another number)"
     )]
     TooMany {
+        /// Its generation.
+        generation: EpochSlot,
         /// Queues of the instance.
         queues: u16,
     },
-    /// A generation serves, and these workers would be a second one.
-    #[error(
-        "a reload is not supported yet: generation {epoch} (nginx master {master}) holds all {queues} queues, and \
-         its workers go on serving; ffctl stop and ffctl start apply a new configuration, and worker_processes must \
-         be {queues}"
-    )]
-    Reload {
-        /// Epoch of the generation that serves.
-        epoch: u32,
-        /// Its master.
-        master: u32,
-        /// Queues of the instance.
-        queues: u16,
-    },
-    /// No epoch is left.
-    #[error("all epochs are used up: ffctl stop and ffctl start begin anew")]
-    NoEpoch,
 }
 
 impl Refused {
@@ -72,8 +57,6 @@ impl Refused {
         match self {
             Self::Twice { .. } => "attached_twice",
             Self::TooMany { .. } => "no_free_queue",
-            Self::Reload { .. } => "reload_not_supported",
-            Self::NoEpoch => "no_epoch",
         }
     }
 }
@@ -91,31 +74,15 @@ pub enum Ready {
     AllAgain,
 }
 
-/// What the end of a process means.
+/// A worker that has ended; its place waits for a successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// Not one of ours.
-    Unknown,
-    /// A worker; its place waits for a successor.
-    Worker {
-        /// Its generation.
-        generation: EpochSlot,
-        /// Its index.
-        index: u16,
-        /// Whether it had been READY.
-        was_ready: bool,
-        /// Whether that was the last process of its generation, whose slot is free now.
-        retires: bool,
-    },
-    /// A master.
-    Master {
-        /// Its generation.
-        generation: EpochSlot,
-        /// Its workers that live on.
-        orphans: u16,
-        /// As above.
-        retires: bool,
-    },
+pub struct EndedWorker {
+    /// Its generation.
+    pub generation: EpochSlot,
+    /// Its index.
+    pub index: u16,
+    /// Whether it had been READY.
+    pub was_ready: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -133,15 +100,13 @@ struct Generation {
     epoch: u32,
     master: u32,
     master_alive: bool,
+    /// Which of its master's configurations it runs.
+    configuration: u32,
     /// All its workers have been READY at once.
     has_served: bool,
+    /// When a worker attached last.
+    attached_us: u64,
     places: Vec<Place>,
-}
-
-impl Generation {
-    fn is_alive(&self) -> bool {
-        self.master_alive || self.places.iter().any(|place| place.alive)
-    }
 }
 
 /// All places.
@@ -149,91 +114,65 @@ impl Generation {
 pub struct Places {
     workers: u16,
     slots: Vec<Option<Generation>>,
-    /// Epoch of the next generation.
-    next_epoch: u32,
-    /// The slot where the search for a free one begins: they are used in turn.
-    next_slot: usize,
     refusals: Pacing,
 }
 
 impl Places {
-    /// Empty places; the first generation gets epoch 1 and slot 0.
+    /// Empty places.
     pub fn new(workers: u16, slots: u16) -> Self {
-        Self {
-            workers,
-            slots: vec![None; usize::from(slots)],
-            next_epoch: 1,
-            next_slot: 0,
-            refusals: Pacing::default(),
+        Self { workers, slots: vec![None; usize::from(slots)], refusals: Pacing::default() }
+    }
+
+    /// A living worker `pid` of the living `master`, forked with `configuration`, wants a place. The decision is not
+    /// carried out before [`Self::attached`] says so, and until then it is decided the same way again.
+    pub fn decide(&self, pid: u32, master: u32, configuration: u32, now_us: u64) -> Decision {
+        let refused =
+            |refused| Decision::Refused { refused, answer_at_us: self.refusals.answer_at_us(now_us) };
+        if self.place_of(pid).is_some() {
+            return refused(Refused::Twice { pid });
+        }
+        let own = self
+            .living()
+            .find(|(_, generation)| generation.master == master && generation.configuration == configuration);
+        let Some((slot, generation)) = own else { return Decision::Opens };
+        let name = EpochSlot { epoch: generation.epoch, slot: slot as u32 };
+        match generation.places.iter().enumerate().find(|(_, place)| !place.alive) {
+            Some((index, place)) => Decision::Place {
+                generation: name,
+                index: index as u16,
+                recovers: place.pid,
+                answer_at_us: place.pacing.answer_at_us(now_us),
+            },
+            None => refused(Refused::TooMany { generation: name, queues: self.workers }),
         }
     }
 
-    /// A living worker `pid` of the living `master` wants a place. The decision is not carried out before
-    /// [`Self::attached`] says so, and until then it is decided the same way again.
-    pub fn decide(&self, pid: u32, master: u32, now_us: u64) -> Decision {
-        let refused =
-            |refused| Decision::Refused { refused, answer_at_us: self.refusals.answer_at_us(now_us) };
-        if self
-            .living()
-            .any(|(_, generation)| generation.places.iter().any(|p| p.alive && p.pid == Some(pid)))
-        {
-            return refused(Refused::Twice { pid });
-        }
-        if let Some((slot, generation)) = self.living().find(|(_, generation)| generation.master == master) {
-            let free = generation.places.iter().enumerate().find(|(_, place)| !place.alive);
-            return match free {
-                Some((index, place)) => Decision::Place {
-                    generation: EpochSlot { epoch: generation.epoch, slot: slot as u32 },
-                    index: index as u16,
-                    opens: false,
-                    recovers: place.pid,
-                    answer_at_us: place.pacing.answer_at_us(now_us),
-                },
-                None if generation.has_served => refused(self.reload(generation)),
-                None => refused(Refused::TooMany { queues: self.workers }),
-            };
-        }
-        if let Some((_, serving)) = self.living().next() {
-            return refused(self.reload(serving));
-        }
-        if self.next_epoch == u32::MAX {
-            return refused(Refused::NoEpoch);
-        }
-        // Every generation is dead here, so every slot is free.
-        Decision::Place {
-            generation: EpochSlot { epoch: self.next_epoch, slot: self.next_slot as u32 },
-            index: 0,
-            opens: true,
-            recovers: None,
-            answer_at_us: now_us,
-        }
+    /// The generation was opened, in a free slot.
+    pub fn opened(&mut self, generation: EpochSlot, master: u32, configuration: u32, now_us: u64) {
+        self.slots[generation.slot as usize] = Some(Generation {
+            epoch: generation.epoch,
+            master,
+            master_alive: true,
+            configuration,
+            has_served: false,
+            attached_us: now_us,
+            places: vec![Place::default(); usize::from(self.workers)],
+        });
     }
 
     /// The decision was carried out: `pid` has the place.
-    pub fn attached(&mut self, generation: EpochSlot, index: u16, pid: u32, master: u32, now_us: u64) {
-        let slot = generation.slot as usize;
-        let workers = usize::from(self.workers);
-        let held = self.slots[slot].as_ref().is_some_and(|held| held.epoch == generation.epoch);
-        if !held {
-            self.slots[slot] = Some(Generation {
-                epoch: generation.epoch,
-                master,
-                master_alive: true,
-                has_served: false,
-                places: vec![Place::default(); workers],
-            });
-            self.next_epoch = self.next_epoch.max(generation.epoch + 1);
-            self.next_slot = (slot + 1) % self.slots.len();
-        }
-        if let Some(held) = &mut self.slots[slot] {
-            let place = &mut held.places[usize::from(index)];
-            *place = Place {
-                pid: Some(pid),
-                alive: true,
-                ready: false,
-                attached_us: now_us,
-                pacing: place.pacing,
-            };
+    pub fn attached(&mut self, generation: EpochSlot, index: u16, pid: u32, now_us: u64) {
+        let Some(held) = self.held_mut(generation) else { return };
+        held.attached_us = now_us;
+        let place = &mut held.places[usize::from(index)];
+        *place =
+            Place { pid: Some(pid), alive: true, ready: false, attached_us: now_us, pacing: place.pacing };
+    }
+
+    /// The slot is free again.
+    pub fn freed(&mut self, slot: usize) {
+        if let Some(held) = self.slots.get_mut(slot) {
+            *held = None;
         }
     }
 
@@ -245,53 +184,74 @@ impl Places {
 
     /// A worker says READY; said again, it changes nothing.
     pub fn ready(&mut self, generation: EpochSlot, index: u16) -> Ready {
-        let held = self.slots.get_mut(generation.slot as usize).and_then(Option::as_mut);
-        let Some(held) = held.filter(|held| held.epoch == generation.epoch) else { return Ready::Known };
+        let Some(held) = self.held_mut(generation) else { return Ready::Known };
         if std::mem::replace(&mut held.places[usize::from(index)].ready, true) {
             return Ready::Known;
         }
         if !held.places.iter().all(|place| place.alive && place.ready) {
             return Ready::Some;
         }
+        let again = std::mem::replace(&mut held.has_served, true);
         self.refusals = Pacing::default();
-        if std::mem::replace(&mut held.has_served, true) { Ready::AllAgain } else { Ready::All }
+        if again { Ready::AllAgain } else { Ready::All }
     }
 
-    /// The process `pid` has ended.
-    pub fn ended(&mut self, pid: u32, now_us: u64) -> Ended {
+    /// The process `pid` has ended: the worker that it was, if it was one.
+    pub fn worker_ended(&mut self, pid: u32, now_us: u64) -> Option<EndedWorker> {
+        let (generation, index) = self.place_of(pid)?;
+        let place = &mut self.held_mut(generation)?.places[usize::from(index)];
+        place.alive = false;
+        place.pacing.ended(place.attached_us, now_us);
+        let was_ready = std::mem::take(&mut place.ready);
+        Some(EndedWorker { generation, index, was_ready })
+    }
+
+    /// The process `pid` has ended: the generations whose master it was, each with the number of its workers that
+    /// live on.
+    pub fn master_ended(&mut self, pid: u32) -> Vec<(EpochSlot, usize)> {
+        let mut generations = Vec::new();
         for (slot, held) in self.slots.iter_mut().enumerate() {
-            let Some(generation) = held else { continue };
-            let name = EpochSlot { epoch: generation.epoch, slot: slot as u32 };
-            let place = generation
-                .places
-                .iter_mut()
-                .enumerate()
-                .find(|(_, place)| place.alive && place.pid == Some(pid));
-            if let Some((index, place)) = place {
-                place.alive = false;
-                place.pacing.ended(place.attached_us, now_us);
-                let was_ready = std::mem::take(&mut place.ready);
-                // A program of one process is its own master.
-                if generation.master == pid {
-                    generation.master_alive = false;
-                }
-                let retires = !generation.is_alive();
-                if retires {
-                    *held = None;
-                }
-                return Ended::Worker { generation: name, index: index as u16, was_ready, retires };
-            }
-            if generation.master == pid && generation.master_alive {
-                generation.master_alive = false;
-                let orphans = generation.places.iter().filter(|place| place.alive).count() as u16;
-                let retires = !generation.is_alive();
-                if retires {
-                    *held = None;
-                }
-                return Ended::Master { generation: name, orphans, retires };
+            if let Some(held) = held.as_mut().filter(|held| held.master == pid && held.master_alive) {
+                held.master_alive = false;
+                let orphans = held.places.iter().filter(|place| place.alive).count();
+                generations.push((EpochSlot { epoch: held.epoch, slot: slot as u32 }, orphans));
             }
         }
-        Ended::Unknown
+        generations
+    }
+
+    /// Generations of which no process lives, the master included.
+    pub fn deserted(&self) -> Vec<EpochSlot> {
+        self.living()
+            .filter(|(_, held)| !held.master_alive && held.places.iter().all(|place| !place.alive))
+            .map(|(slot, held)| EpochSlot { epoch: held.epoch, slot: slot as u32 })
+            .collect()
+    }
+
+    /// Whether `pid` is a living worker of the generation of `epoch`.
+    pub fn is_alive(&self, epoch: u32, pid: u32) -> bool {
+        self.living_workers().any(|(generation, _, worker)| worker == pid && generation.epoch == epoch)
+    }
+
+    /// Master and configuration of the generation in `slot`.
+    pub fn origin(&self, slot: usize) -> Option<(u32, u32)> {
+        let held = self.slots.get(slot)?.as_ref()?;
+        Some((held.master, held.configuration))
+    }
+
+    /// A living master other than `master` that has living workers.
+    pub fn second_master(&self, master: u32) -> Option<u32> {
+        self.living()
+            .find(|(_, held)| {
+                held.master != master && held.master_alive && held.places.iter().any(|place| place.alive)
+            })
+            .map(|(_, held)| held.master)
+    }
+
+    /// Of the generation in `slot`: how many places are taken, and when the last one was.
+    pub fn taken(&self, slot: usize) -> Option<(usize, u64)> {
+        let held = self.slots.get(slot)?.as_ref()?;
+        Some((held.places.iter().filter(|place| place.alive).count(), held.attached_us))
     }
 
     /// Where the living worker `pid` is.
@@ -327,8 +287,9 @@ impl Places {
         self.slots.iter().enumerate().filter_map(|(slot, held)| Some((slot, held.as_ref()?)))
     }
 
-    fn reload(&self, serving: &Generation) -> Refused {
-        Refused::Reload { epoch: serving.epoch, master: serving.master, queues: self.workers }
+    fn held_mut(&mut self, generation: EpochSlot) -> Option<&mut Generation> {
+        let held = self.slots.get_mut(generation.slot as usize)?.as_mut()?;
+        (held.epoch == generation.epoch).then_some(held)
     }
 }
 

@@ -3,7 +3,13 @@ use super::*;
 fn settings(text: &str) -> Settings {
     let checked = Config::parse("f-stack.conf", text);
     assert!(checked.errors().next().is_none(), "{:?}", checked.findings);
-    Settings { config: checked.config, workers: 2, cpus: vec![4, 5], allowed_cpus: vec![0, 1] }
+    Settings {
+        config: checked.config,
+        config_path: "f-stack.conf".into(),
+        workers: 2,
+        cpus: vec![4, 5],
+        allowed_cpus: vec![0, 1],
+    }
 }
 
 const PORT: &str = "[port0]\naddr=198.18.0.2\nnetmask=255.255.255.0\n";

@@ -46,6 +46,9 @@ fn a_person_reads_it() {
         }],
         attach_failures: 0,
         last_attach_failure: None,
+        reload: None,
+        last_reload: None,
+        reloads: 0,
     };
     assert_eq!(
         text(&status),
@@ -76,6 +79,9 @@ fn a_dead_primary_is_not_overlooked() {
         generations: vec![],
         attach_failures: 1,
         last_attach_failure: Some("worker 7: no hugepages".into()),
+        reload: None,
+        last_reload: None,
+        reloads: 0,
     };
     assert_eq!(
         text(&status),
