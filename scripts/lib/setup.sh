@@ -45,7 +45,7 @@ ff_packages() {
     local log
     log=$(mktemp)
     if ! { DEBIAN_FRONTEND=noninteractive apt-get update -q &&
-        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 9<&-; then
         tail -n 15 "$log" >&2
         rm -f "$log"
         ff_fail "apt-get could not install: ${missing[*]} (its last lines are above)"
@@ -106,8 +106,9 @@ ff_tun() {
     [ -c /dev/net/tun ] || ff_fail "/dev/net/tun is missing: the kernel module tun cannot be loaded, or the container does not offer the device"
 }
 
-# Builds the three things that run: ffctl, ff-primary, libff_nginx.so.
+# Builds everything, always the whole workspace: another choice of crates would be another choice of features,
+# and the next script would build half of it again. Without the caller's lock: a compiler that outlives an
+# interrupted script must not keep it.
 ff_build() {
-    (cd "$FF_REPO" && cargo build --release -p ffctl -p ff-primary -p ff-nginx-shim "$@") ||
-        ff_fail "the build failed (see above)"
+    (cd "$FF_REPO" && cargo build --release --workspace "$@") 9<&- || ff_fail "the build failed (see above)"
 }

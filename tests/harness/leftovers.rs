@@ -10,8 +10,8 @@ use crate::names::RUN_PREFIX;
 use crate::{netns, proc, run};
 
 /// Directories in which names of a run appear.
-const PLACES: [&str; 6] =
-    ["/run/netns", "/run/ffstack", "/run/dpdk", "/dev/hugepages", "/tmp", "/sys/class/net"];
+const PLACES: [&str; 7] =
+    ["/run/netns", "/run/ffstack", "/run", "/run/dpdk", "/dev/hugepages", "/tmp", "/sys/class/net"];
 
 /// Removes everything of runs whose harness no longer lives. Returns their names.
 pub fn remove_all(ffctl: &Path) -> Vec<String> {
@@ -51,7 +51,7 @@ pub fn remove_run(ffctl: &Path, stem: &str) {
     for name in names_in("/sys/class/net").into_iter().filter(of_run) {
         let _ = netns::ip(&["link", "del", &name]);
     }
-    for place in ["/run/ffstack", "/run/dpdk", "/dev/hugepages", "/tmp"] {
+    for place in ["/run/ffstack", "/run", "/run/dpdk", "/dev/hugepages", "/tmp"] {
         for name in names_in(place).into_iter().filter(of_run) {
             let path = Path::new(place).join(name);
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };

@@ -1,4 +1,5 @@
-//! `scripts/quickstart` as a person runs it: in the machine's own namespace, with its fixed names.
+//! `scripts/quickstart` as a person runs it, in the machine's own namespace; under a name of this run, so that a
+//! quickstart that somebody uses goes on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use ff_harness::{Context, Failure, Output, ensure, proc, run};
+use ff_harness::{Context, Failure, Names, Output, ensure, proc, run};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::os::unix::process::CommandExt as _;
@@ -31,7 +32,7 @@ fn script() -> PathBuf {
 
 fn quickstart(args: &[&str]) -> Result<Output, Failure> {
     let mut command = Command::new(script());
-    command.args(args).env("FF_HUGEPAGES", wanted_pages().to_string());
+    command.args(args).env("FF_HUGEPAGES", wanted_pages().to_string()).env("FF_QUICKSTART_NAME", name());
     run(command, Duration::from_secs(240))
 }
 
@@ -41,43 +42,26 @@ fn wanted_pages() -> u64 {
     *WANTED.get_or_init(|| proc::meminfo("HugePages_Total").unwrap_or_default().max(768) + 8)
 }
 
-/// What the machine looks like where the quickstart may leave something.
-fn traces() -> Vec<String> {
-    let mut all = Vec::new();
-    for dir in ["/run/netns", "/run/ffstack", "/run/ffstack-quickstart", "/run/dpdk", "/dev/hugepages"] {
-        let Ok(entries) = fs::read_dir(dir) else { continue };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        all.extend(
-            names
-                .filter(|name| {
-                    name.contains("default") || name.contains("ffclient") || dir.ends_with("quickstart")
-                })
-                .map(|name| format!("{dir}/{name}")),
-        );
-    }
-    for path in ["/sys/class/net/ff0", "/run/ffstack-quickstart"] {
-        if Path::new(path).exists() {
-            all.push(path.to_owned());
-        }
-    }
-    all
+/// Name of instance and TAP device, and what the others begin with.
+fn name() -> String {
+    format!("{}q", Names::new(0).instance.trim_end_matches('a'))
 }
 
-/// The cases would end a quickstart that somebody uses.
-fn not_in_use() -> Result<(), Failure> {
-    let there = traces();
-    ensure!(
-        there.is_empty(),
-        "a quickstart is up; end it with scripts/quickstart --down: {}",
-        there.join(", ")
-    );
-    Ok(())
+/// What is there of this run's quickstart.
+fn traces() -> Vec<String> {
+    ["/run/netns", "/run/ffstack", "/run", "/run/dpdk", "/dev/hugepages", "/sys/class/net"]
+        .iter()
+        .filter_map(|dir| fs::read_dir(dir).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path().display().to_string()))
+        .filter(|path| path.contains(&name()))
+        .collect()
 }
 
 fn fetch() -> Result<(), Failure> {
     for url in ["http://198.18.0.2/", "http://[2001:2::2]/"] {
         let mut curl = Command::new("ip");
-        curl.args(["netns", "exec", "ffclient", "curl", "-sSgf", "--max-time", "5", url]);
+        let client = format!("{}c", name());
+        curl.args(["netns", "exec", &client, "curl", "-sSgf", "--max-time", "5", url]);
         let out = run(curl, Duration::from_secs(10))?;
         ensure!(out.success() && out.stdout.contains("ffstack"), "{url}: {}", out.all());
     }
@@ -85,7 +69,6 @@ fn fetch() -> Result<(), Failure> {
 }
 
 fn twice(_: &mut Lab, _: Size) -> Outcome {
-    not_in_use()?;
     let pages = fs::read_to_string("/proc/sys/vm/nr_hugepages")?;
     let raised = || proc::meminfo("HugePages_Total") == Some(wanted_pages());
     let mut times = Vec::new();
@@ -93,7 +76,7 @@ fn twice(_: &mut Lab, _: Size) -> Outcome {
         let out = quickstart(&[])?;
         ensure!(out.success(), "run {round}: exit code {}: {}", out.code(), out.all());
         ensure!(
-            out.stdout.contains("ip netns exec ffclient curl"),
+            out.stdout.contains(&format!("ip netns exec {}c curl", name())),
             "run {round} does not say what next: {}",
             out.all()
         );
@@ -111,12 +94,12 @@ fn twice(_: &mut Lab, _: Size) -> Outcome {
 }
 
 fn interrupted(_: &mut Lab, _: Size) -> Outcome {
-    not_in_use()?;
     let mut ended = Vec::new();
     for (round, delay_ms) in
         [50, 150, 250, 350, 450, 550, 650, 750, 850, 1000, 1300, 2000].into_iter().enumerate()
     {
         let mut child = Command::new(script())
+            .env("FF_QUICKSTART_NAME", name())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -151,7 +134,6 @@ fn flags(_: &mut Lab, _: Size) -> Outcome {
             out.all()
         );
     }
-    not_in_use()?;
     let out = quickstart(&["--down"])?;
     ensure!(out.success() && !out.stdout.is_empty(), "--down with nothing there: {}", out.all());
     Ok(String::new())

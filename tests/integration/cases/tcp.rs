@@ -112,7 +112,7 @@ fn vanish(instance: &Instance, _: Size) -> Outcome {
         }
         Ok(held)
     })?;
-    observe::flows_rise_to(instance, before + 20).doing("20 downloads are held")?;
+    observe::flows_rise_to(instance, 20).doing("20 downloads are held")?;
     instance.client.nft("table inet gone { chain way { type filter hook forward priority 0; drop; }; }")?;
     let result = (|| {
         Connection::open(instance.addr(false, 80))?.get_file("/m64.bin", 64 * MIB)?;
@@ -233,7 +233,7 @@ fn silent(instance: &Instance, _: Size) -> Outcome {
     for index in 0..200 {
         all.push(Connection::open(instance.addr(index % 2 == 1, 80))?);
     }
-    observe::flows_rise_to(instance, before + 200).doing("200 connections are held")?;
+    observe::flows_rise_to(instance, 200).doing("200 connections are held")?;
     drop(all);
     // The client closed first, so no TIME-WAIT stays with the server.
     observe::flows_fall_to(instance, before + 2, Duration::from_secs(20))?;
