@@ -65,8 +65,20 @@ struct ConfigArgument {
 #[derive(Debug, Args)]
 struct InstanceArgument {
     /// The instance's name.
-    #[arg(short = 'i', long = "instance", value_name = "NAME", default_value = "default")]
+    #[arg(short = 'i', long = "instance", value_name = "NAME", default_value = "default", value_parser = instance_name)]
     instance: String,
+}
+
+/// As `[instance] name` has it. A name becomes a path: `..` or an empty one would be the directory of something else.
+fn instance_name(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if !(1..=32).contains(&text.len()) || text.starts_with(['.', '-']) || !text.chars().all(allowed) {
+        return Err(
+            "a name has 1 to 32 of the characters A-Z a-z 0-9 _ - . and begins with a letter, a digit or _"
+                .into(),
+        );
+    }
+    Ok(text.into())
 }
 
 fn main() -> ExitCode {
@@ -91,6 +103,21 @@ fn main() -> ExitCode {
                 eprintln!("ffctl: {}", failure.sentence);
             }
             failure.code.into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::instance_name;
+
+    #[test]
+    fn a_name_that_is_a_path_is_refused() {
+        for name in ["", ".", "..", "../etc", "a/b", "/run", ".a", "-a", "a b", &"a".repeat(33)] {
+            assert!(instance_name(name).is_err(), "{name:?}");
+        }
+        for name in ["default", "a", "a-b_c.d", &"a".repeat(32)] {
+            assert_eq!(instance_name(name).as_deref(), Ok(name));
         }
     }
 }

@@ -18,6 +18,9 @@ pub struct Remains {
     pub files: Vec<PathBuf>,
     /// Directories with all that is in them.
     pub directories: Vec<PathBuf>,
+    /// The runtime directory. The configuration may name one that holds other files as well: of it only our own are
+    /// taken, and then the directory if it is empty.
+    pub runtime_dir: Option<PathBuf>,
 }
 
 impl Remains {
@@ -46,20 +49,23 @@ impl Remains {
         files.extend([record.region_path.clone()].into_iter().chain(own).filter(|path| exists(path)));
         files.extend(record.nginx_pid_file.iter().filter(|path| is_stale(path, record)).cloned());
         let dpdk = Path::new(DPDK_RUNTIME).join(&record.file_prefix);
-        let directories =
-            [dpdk, record.runtime_dir.clone()].into_iter().filter(|path| exists(path)).collect();
-        Self { files, directories }
+        let present = |path: &PathBuf| exists(path);
+        Self {
+            files,
+            directories: Some(dpdk).filter(present).into_iter().collect(),
+            runtime_dir: Some(record.runtime_dir.clone()).filter(present),
+        }
     }
 
-    /// Leaves `directory` itself where it is.
+    /// Leaves the runtime directory itself, and the lock in it, where they are when it is `directory`.
     pub fn keeping(mut self, directory: &Path) -> Self {
-        self.directories.retain(|other| other != directory);
+        self.runtime_dir = self.runtime_dir.filter(|own| own != directory);
         self
     }
 
     /// Files and directories in all.
     pub fn count(&self) -> usize {
-        self.files.len() + self.directories.len()
+        self.files.len() + self.directories.len() + usize::from(self.runtime_dir.is_some())
     }
 
     /// Takes everything away; what cannot be is named.
@@ -77,6 +83,9 @@ impl Remains {
         for directory in &self.directories {
             note(directory, fs::remove_dir_all(directory));
         }
+        if let Some(directory) = &self.runtime_dir {
+            note(directory, remove_runtime_dir(directory));
+        }
         match first {
             None => Ok(()),
             Some((path, error)) => Err(Failure::failed(format!("cannot remove {}: {error}", path.display()))),
@@ -90,10 +99,30 @@ pub fn remove_empty(name: &str, paths: &InstancePaths) -> Result<(), Failure> {
         |error: io::Error| Failure::failed(format!("cannot remove {}: {error}", paths.dir.display()));
     let directory = paths.dir.canonicalize().map_err(failed)?;
     let locked = InstanceLock::acquire(paths).map_err(|error| Failure::failed(error.to_string()))?;
-    fs::remove_dir_all(directory).map_err(failed)?;
+    remove_runtime_dir(&directory).map_err(failed)?;
     unlink(name);
     drop(locked);
     Ok(())
+}
+
+/// Takes away the lock, what a start that was killed had half written, and the directory. One that holds files of
+/// somebody else stays: `runtime_dir = /etc` must not cost anybody their /etc.
+pub fn remove_runtime_dir(directory: &Path) -> io::Result<()> {
+    let paths = InstancePaths::new(directory);
+    for file in [paths.record_half_written(), paths.lock()] {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match fs::remove_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            eprintln!("ffctl: {} stays: it has files in it that are not the instance's", directory.display());
+            Ok(())
+        }
+        done => done,
+    }
 }
 
 /// Whether nginx's pid file still names the master of this record, which is dead.

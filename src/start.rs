@@ -47,7 +47,14 @@ pub fn run(path: &Path) -> Result<(), Failure> {
     let lock = take_lock(&record.instance, &paths)?;
     // Until here nothing was made but the directory and the lock in it, and nothing may be taken away: it could belong
     // to an instance that serves.
-    leftovers::clear(&record)?;
+    if let Err(refused) = leftovers::clear(&record) {
+        if matches!(InstanceRecord::load(&paths), Ok(None)) {
+            // Nothing but the lock just taken.
+            let _ = remains::remove_runtime_dir(&paths.dir);
+            let _ = fs::remove_dir(ff_control::RUNTIME_ROOT);
+        }
+        return Err(refused);
+    }
 
     match start(&config, port, &programs, &mut record, &paths, &lock, &interrupt) {
         Ok(started) => {

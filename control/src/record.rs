@@ -50,6 +50,12 @@ impl InstancePaths {
         self.dir.join("instance.json")
     }
 
+    /// The record while it is being written.
+    #[must_use]
+    pub fn record_half_written(&self) -> PathBuf {
+        self.dir.join("instance.json.new")
+    }
+
     /// The primary's log.
     #[must_use]
     pub fn primary_log(&self) -> PathBuf {
@@ -219,7 +225,7 @@ impl InstanceRecord {
     /// [`RecordError::Io`].
     pub fn store(&self, paths: &InstancePaths) -> Result<(), RecordError> {
         let path = paths.record();
-        let fresh = path.with_extension("json.new");
+        let fresh = paths.record_half_written();
         let write = || -> io::Result<()> {
             let mut file = fs::File::create(&fresh)?;
             serde_json::to_writer_pretty(&mut file, self)?;

@@ -39,7 +39,10 @@ fn what_is_ours_is_found_and_nothing_else() {
         .map(|name| huge.join(name))
         .chain(["control.sock", "primary.log", "instance.json"].map(|name| runtime.join(name)))
         .collect();
-    assert_eq!(remains, Remains { files: expected, directories: vec![runtime.clone()] });
+    assert_eq!(
+        remains,
+        Remains { files: expected, directories: Vec::new(), runtime_dir: Some(runtime.clone()) }
+    );
     remains.remove().unwrap();
     // Again: that nothing is there any more is no error.
     remains.remove().unwrap();
@@ -85,4 +88,22 @@ fn a_pid_file_is_removed_only_when_it_names_our_dead_master() {
     fs::write(&path, "1\n").unwrap();
     assert_eq!(Remains::of(&record).files, Vec::<PathBuf>::new());
     fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn a_runtime_directory_with_files_of_others_in_it_stays_with_them() {
+    let root = std::env::temp_dir().join(format!("ffctl-others-{}", std::process::id()));
+    fs::create_dir_all(root.join("sub")).unwrap();
+    for name in ["lock", "instance.json.new", "passwd", "sub/file"] {
+        fs::write(root.join(name), "x").unwrap();
+    }
+    remove_runtime_dir(&root).unwrap();
+    assert!(!root.join("lock").exists() && !root.join("instance.json.new").exists());
+    assert!(root.join("passwd").exists() && root.join("sub/file").exists());
+    fs::remove_file(root.join("passwd")).unwrap();
+    fs::remove_dir_all(root.join("sub")).unwrap();
+    remove_runtime_dir(&root).unwrap();
+    assert!(!root.exists());
+    // Again: that it is gone is no error.
+    remove_runtime_dir(&root).unwrap();
 }
