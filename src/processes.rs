@@ -70,6 +70,11 @@ pub fn stat(pid: u32) -> Option<ProcessStat> {
     ProcessStat::parse(&String::from_utf8_lossy(&line)).filter(|stat| !stat.is_dead())
 }
 
+/// Whether the process calls itself a master of nginx. A worker does so, too, for an instant after its fork.
+pub fn is_nginx_master(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|title| title.starts_with(b"nginx: master process"))
+}
+
 /// Living processes that hold the file at `path` open, this one left out.
 pub fn holders(path: &Path) -> Vec<ProcessId> {
     let Ok(wanted) = fs::metadata(path) else { return Vec::new() };

@@ -75,8 +75,7 @@ pub fn run(
     let paths = InstancePaths::new(&record.runtime_dir);
     let _lock = match lock {
         Some(lock) => Some(lock),
-        None if paths.dir.exists() => Some(lock_soon(&paths)?),
-        None => None,
+        None => lock_soon(&paths)?,
     };
     let remains = Remains::of(record);
     ended.removed = remains.count();
@@ -85,11 +84,13 @@ pub fn run(
     Ok(ended)
 }
 
-fn lock_soon(paths: &InstancePaths) -> Result<InstanceLock, Failure> {
+/// `None` when the directory is gone: the primary, or another stop, has taken it away.
+fn lock_soon(paths: &InstancePaths) -> Result<Option<InstanceLock>, Failure> {
     let deadline = Instant::now() + LOCK_LIMIT;
     loop {
         match InstanceLock::acquire(paths) {
-            Ok(lock) => return Ok(lock),
+            Ok(lock) => return Ok(Some(lock)),
+            Err(LockError::Io { .. }) if !paths.dir.exists() => return Ok(None),
             Err(LockError::Held { .. }) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -152,10 +153,17 @@ fn end_nginx(
     }
 }
 
-/// nginx's master passes a signal on; without it each worker is told.
+/// nginx's master passes a signal on, and so does one that a binary upgrade (USR2) has put beside it; without the
+/// master of the record each process is told.
 fn signal_master_or_all(record: &InstanceRecord, living: &[Process], signal: Signal) {
     match living.iter().find(|process| Some(process.id) == record.nginx_master) {
-        Some(master) => master.signal(signal),
+        Some(master) => {
+            master.signal(signal);
+            living
+                .iter()
+                .filter(|other| other.id != master.id && processes::is_nginx_master(other.id.pid))
+                .for_each(|other| other.signal(signal));
+        }
         None => living.iter().for_each(|process| process.signal(signal)),
     }
 }
