@@ -33,6 +33,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(5);
 /// Between two looks at which workers there are, which cost more.
 const CENSUS: Duration = Duration::from_millis(100);
+/// A worker says READY before nginx has done all that may end it: it changes its user and its directory after that.
+const SETTLE: Duration = Duration::from_millis(50);
 /// nginx's cache manager and cache loader.
 const HELPERS: usize = 2;
 /// Lines of a log that are shown when something has failed.
@@ -145,6 +147,7 @@ impl Launch<'_> {
         let mut ended = None;
         let mut census = Census::default();
         let deadline = Instant::now() + WORKERS_LIMIT;
+        let mut all_ready: Option<(Instant, Vec<u32>)> = None;
         loop {
             self.interrupt.check()?;
             if ended.is_none() {
@@ -164,8 +167,17 @@ impl Launch<'_> {
             if let Some(generation) = generation
                 && ready == usize::from(self.record.workers)
             {
-                let workers = generation.workers.iter().map(|worker| worker.pid).collect();
-                return Ok(Started { workers });
+                let workers: Vec<u32> = generation.workers.iter().map(|worker| worker.pid).collect();
+                match &all_ready {
+                    Some((since, same)) if *same == workers => {
+                        if since.elapsed() >= SETTLE {
+                            return Ok(Started { workers });
+                        }
+                    }
+                    _ => all_ready = Some((Instant::now(), workers)),
+                }
+            } else {
+                all_ready = None;
             }
             if census.seen(self.paths, master) > 2 * usize::from(self.record.workers) + HELPERS {
                 return Err(Failure::failed(format!(
