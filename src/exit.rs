@@ -10,16 +10,20 @@ pub const USAGE: Code = Code(2);
 pub const ALREADY_RUNNING: Code = Code(3);
 /// `stop`, `status`: nothing of the instance is there.
 pub const NOT_RUNNING: Code = Code(4);
+/// `reload`: refused before anything was begun; the old configuration serves on.
+pub const REFUSED: Code = Code(5);
 /// Ended by SIGINT, SIGTERM or SIGHUP; what had been begun is undone.
 pub const INTERRUPTED: Code = Code(130);
 
 /// For `ffctl --help`.
 pub const CODES: &str = "Exit codes:
   0    done
-  1    failed; what had been begun is undone (status: the primary is dead)
+  1    failed; what had been begun is undone (status: the primary is dead; reload: aborted, the old configuration
+       serves on)
   2    the command line or the configuration is wrong
   3    start: the instance runs already
-  4    stop, status: no such instance runs
+  4    stop, status, reload: no such instance runs
+  5    reload: refused before anything was begun, the old configuration serves on
   130  interrupted; what had been begun is undone";
 
 /// An exit code.

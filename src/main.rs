@@ -7,6 +7,7 @@ mod exit;
 mod interrupt;
 mod nginx;
 mod processes;
+mod reload;
 mod remains;
 mod start;
 mod status;
@@ -40,6 +41,17 @@ enum Command {
         /// Do not wait for connections.
         #[arg(long)]
         now: bool,
+    },
+    /// Have nginx load its configuration anew without a client noticing. Ends once the new workers serve.
+    Reload {
+        #[command(flatten)]
+        instance: InstanceArgument,
+        /// The result as JSON, for programs.
+        #[arg(long)]
+        json: bool,
+        /// Wait until the old workers are gone, too.
+        #[arg(long)]
+        wait: bool,
     },
     /// Show what an instance does.
     Status {
@@ -92,6 +104,7 @@ fn main() -> ExitCode {
     let done: Result<(), Failure> = match cli.command {
         Command::Start(ConfigArgument { config }) => start::run(&config),
         Command::Stop { instance, now } => stop::run(&instance.instance, now),
+        Command::Reload { instance, json, wait } => reload::run(&instance.instance, json, wait),
         Command::Status { instance, json } => status::run(&instance.instance, json),
         Command::Check(ConfigArgument { config }) => check::run(&config),
         Command::Version => version::run(),

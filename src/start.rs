@@ -3,8 +3,8 @@
 
 mod launch;
 mod leftovers;
-mod preflight;
-mod programs;
+pub mod preflight;
+pub mod programs;
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -86,8 +86,7 @@ fn start(
     // Before anything is begun, so that whatever happens to this process, stop and the next start find it.
     record.store(paths).map_err(|error| Failure::failed(error.to_string()))?;
     preflight::machine(config, port)?;
-    let kernel = serde_json::to_string(&kernel_plan(config))
-        .map_err(|error| Failure::failed(format!("[kernel] cannot be handed to nginx: {error}")))?;
+    let kernel = kernel_json(config)?;
     let nginx = NginxProgram {
         settings: &config.nginx,
         library: &programs.library,
@@ -156,6 +155,12 @@ fn already_running(name: &str, pid: u32) -> Failure {
             "instance `{name}` is already running (process {pid}): ffctl status shows it, ffctl stop ends it"
         ),
     }
+}
+
+/// What stays with the kernel, as nginx's master is told.
+pub fn kernel_json(config: &Config) -> Result<String, Failure> {
+    serde_json::to_string(&kernel_plan(config))
+        .map_err(|error| Failure::failed(format!("[kernel] cannot be handed to nginx: {error}")))
 }
 
 fn kernel_plan(config: &Config) -> KernelPlan {

@@ -9,6 +9,7 @@ mod load;
 mod nginx;
 mod programs;
 mod quickstart;
+mod reload;
 mod tcp;
 mod transfer;
 
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Case> {
         nginx::cases(),
         ffctl::cases(),
         kills::cases(),
+        reload::cases(),
         quickstart::cases(),
     ]
     .into_iter()
