@@ -7,13 +7,13 @@ use ff_tcp::{Ecn, SegmentMeta};
 use crate::dispatch::{Own, Verdict, dispatch};
 use crate::io::{BURST, Frame, PacketIo, WorkerRef};
 use crate::ip::addresses::Destination;
-use crate::moving::is_record;
 use crate::ip::icmp::{self, Embedded};
 use crate::ip::layer::IcmpReply;
 use crate::ip::link_address::is_ndp;
 use crate::ip::output::{Cut, IpHeader, header_bytes};
 use crate::ip::parse::{self, Class, ETHERNET_BYTES, Parsed, TCP, UDP};
 use crate::ip::reassembly::Outcome;
+use crate::moving::is_record;
 use crate::stack::Stack;
 
 /// What was read of a frame of the burst. It travels with the frame, so nothing is parsed twice.

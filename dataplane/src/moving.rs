@@ -91,7 +91,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         bytes[12..14].copy_from_slice(&ETHERTYPE);
         // The socket's number means nothing where it goes.
         self.engine.set_token(conn, 0);
-        let recorded = self.engine.record(self.now, conn, &mut bytes).is_ok() && bytes.len() <= frame.capacity();
+        let recorded =
+            self.engine.record(self.now, conn, &mut bytes).is_ok() && bytes.len() <= frame.capacity();
         if recorded {
             frame.set_len(bytes.len());
             frame.bytes_mut().copy_from_slice(&bytes);

@@ -209,3 +209,61 @@ fn a_forged_record_does_no_harm() {
     }
     assert!(imported > 100);
 }
+
+/// Lets arrive what is under way.
+fn deliver(p: &mut Pair) {
+    for _ in 0..20 {
+        p.flush();
+        p.step();
+    }
+}
+
+/// Moves the connection of end B to a new engine that has not accepted it; with a listener there, or without.
+fn move_unaccepted(listens: bool) -> (Pair, ConnId, Option<ConnId>) {
+    let cfg = EngineConfig::default();
+    let mut p = Pair::with(LinkConfig::default(), 7, cfg.clone(), cfg.clone());
+    let (a, b) = p.open();
+    let local = p.b.local_addr(b).unwrap();
+    p.a.write(Instant(p.now), a, b"under way").unwrap();
+    deliver(&mut p);
+    let now = Instant(p.now);
+    let mut record = Vec::new();
+    p.b.record(now, b, &mut record).unwrap();
+    assert_eq!(p.b.index().len(), 1, "the flow stays in the table until it is parted with");
+    p.b.part_with(b);
+    assert_eq!((p.b.index().len(), p.b.conn_count(), p.b.memory_bytes()), (0, 0, 0));
+    let mut new = Engine::new(cfg, secrets(), index());
+    let listener = listens.then(|| {
+        let addr = ListenAddr { ip: None, port: local.port(), v6_only: false, v4_only: false };
+        new.listen(addr, ListenOptions::default()).unwrap()
+    });
+    new.import_unaccepted(now, &record).unwrap();
+    p.b = new;
+    let accepted = listener.and_then(|listener| {
+        assert_eq!(p.b.accept_queue_len(listener), 1);
+        p.b.accept(listener)
+    });
+    (p, a, accepted)
+}
+
+#[test]
+fn a_connection_that_moves_unaccepted_waits_with_its_bytes() {
+    let (mut p, a, accepted) = move_unaccepted(true);
+    let b = accepted.expect("accepted");
+    let mut buf = [0; 64];
+    let len = p.b.read(b, &mut buf).unwrap();
+    assert_eq!(&buf[..len], b"under way");
+    p.b.write(Instant(p.now), b, b"answered").unwrap();
+    deliver(&mut p);
+    let len = p.a.read(a, &mut buf).unwrap();
+    assert_eq!(&buf[..len], b"answered");
+}
+
+#[test]
+fn a_connection_that_moves_to_where_nobody_listens_is_reset() {
+    let (mut p, a, accepted) = move_unaccepted(false);
+    assert!(accepted.is_none());
+    deliver(&mut p);
+    assert_eq!(p.a.counters().rst_in, 1);
+    assert!(p.a.read(a, &mut [0; 8]).is_err());
+}
