@@ -118,6 +118,10 @@ impl RunningInstance {
         self.take_deaths();
         self.coordinate();
         let now_us = now_us();
+        if let Some(reason) = self.attempts.dismissed(master_pid, configuration) {
+            // Its generation may still have places: they are being cleared.
+            return Answer::Refused(Refusal { code: "reload".to_owned(), reason: reason.to_owned() });
+        }
         match self.places.decide(pid, master_pid, configuration, now_us) {
             Decision::Place { answer_at_us, .. } | Decision::Refused { answer_at_us, .. }
                 if answer_at_us > now_us =>

@@ -180,6 +180,11 @@ impl RunningInstance {
             ReloadState::Settling => {
                 if let Some(begun) = self.attempts.of_new(generation.epoch) {
                     begun.handed_us = Some(now_us);
+                    begun.reason.clear();
+                }
+                // On the way back it found nobody to give the queues to, and went forwards after all.
+                if let Some((master, configuration)) = self.places.origin(slot) {
+                    self.attempts.allow(master, configuration);
                 }
             }
             // Of the old generation: it was relieved.
@@ -358,9 +363,6 @@ impl RunningInstance {
         let now_us = now_us();
         let refused =
             |reason: &str| Answer::Refused(Refusal { code: "reload".to_owned(), reason: reason.to_owned() });
-        if let Some(reason) = self.attempts.dismissed(master_pid, configuration) {
-            return refused(reason);
-        }
         let directory = self.parts.region.instance.directory();
         let words = directory.words();
         let accepted = self.ask(&words, self.parts.settings.workers, Some(master_pid));

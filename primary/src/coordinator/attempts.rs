@@ -124,6 +124,11 @@ impl Attempts {
         self.dismissed.push((master, configuration, reason.to_owned()));
     }
 
+    /// It serves after all.
+    pub fn allow(&mut self, master: u32, configuration: u32) {
+        self.dismissed.retain(|(of, number, _)| (*of, *number) != (master, configuration));
+    }
+
     /// Why nobody of it does.
     pub fn dismissed(&self, master: u32, configuration: u32) -> Option<&str> {
         let (.., reason) =
