@@ -4,7 +4,7 @@
 use std::os::fd::RawFd;
 
 use ff_tcp::Instant;
-use libc::{POLLIN, pollfd, sigset_t};
+use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, c_short, pollfd, sigset_t};
 
 use crate::failure::{self, Outcome, fail};
 use crate::process::{self, Guard};
@@ -20,6 +20,9 @@ const SPIN_US_MAX: u64 = 20;
 
 /// Shortest sleep on a device that wakes nobody, in microseconds.
 const STEP_US_MIN: u64 = 20;
+
+/// Sleep on a device that reports nothing but an error, in microseconds: its interface was removed, or taken down.
+const BROKEN_STEP_US: u64 = 10_000;
 
 /// What a wait is about.
 pub struct Wait<'a> {
@@ -133,10 +136,15 @@ fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Out
     }
     process.sleepers.push(waker);
     drop(process);
-    let timeout = clock::timespec_of(until - now.0);
-    // SAFETY: `fds` and `timeout` live through the call; the mask is null or the caller's valid one.
-    let result = unsafe { real::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &timeout, wait.mask) };
-    let error = failure::errno();
+    let mut result = poll(&mut fds, until - now.0, wait.mask);
+    let mut error = failure::errno();
+    let own = wait.kernel.len() + 1;
+    if result > 0 && only_broken(&fds, own) {
+        // It would end every sleep at once, and the worker would use its CPU whole for nothing.
+        fds[own..].iter().for_each(|device| clear_error(device.fd));
+        result = poll(&mut fds[..own], (until - now.0).min(BROKEN_STEP_US), wait.mask);
+        error = failure::errno();
+    }
     let mut process = process::lock();
     process.sleepers.retain(|&sleeper| sleeper != waker);
     if result > 0 && clock::now().0 - now.0 <= SPIN_US_MAX {
@@ -147,6 +155,40 @@ fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Out
         signals::drain(waker);
     }
     if result < 0 { fail(error) } else { Ok(result > 0) }
+}
+
+fn poll(fds: &mut [pollfd], timeout_us: u64, mask: *const sigset_t) -> i32 {
+    let timeout = clock::timespec_of(timeout_us);
+    // SAFETY: `fds` and `timeout` live through the call; the mask is null or the caller's valid one.
+    unsafe { real::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &timeout, mask) }
+}
+
+/// Whether nothing has ended the sleep but an error of the device's descriptors, which begin at `device`.
+fn only_broken(fds: &[pollfd], device: usize) -> bool {
+    const BROKEN: c_short = POLLERR | POLLHUP | POLLNVAL;
+    let (others, devices) = fds.split_at(device);
+    others.iter().all(|fd| fd.revents == 0)
+        && devices.iter().all(|fd| fd.revents & !BROKEN == 0)
+        && devices.iter().any(|fd| fd.revents != 0)
+}
+
+/// A packet socket reports that its interface went down until the error is fetched (packet(7)); on a descriptor that
+/// is no socket this does nothing.
+fn clear_error(fd: RawFd) {
+    let mut error: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both out-parameters live through the call and `len` says how large the first is. The system call is
+    // made directly, because the descriptor is the kernel's and none of the table.
+    unsafe {
+        libc::syscall(
+            libc::SYS_getsockopt,
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            &raw mut error,
+            &raw mut len,
+        );
+    }
 }
 
 /// A thread's stay in a wait on an epoll set.
@@ -193,5 +235,26 @@ pub fn block_on<T>(timeout_us: u64, mut attempt: impl FnMut(&mut Guard) -> Outco
             Err(failure::Failure::Errno(libc::EINTR)) if timeout_us == 0 && signals::last_restarts() => {}
             Err(failure) => return Err(failure),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fds(revents: &[c_short]) -> Vec<pollfd> {
+        revents.iter().map(|&revents| pollfd { fd: -1, events: POLLIN, revents }).collect()
+    }
+
+    #[test]
+    fn a_device_is_broken_when_it_reports_nothing_but_errors() {
+        assert!(only_broken(&fds(&[0, 0, POLLERR]), 2));
+        assert!(only_broken(&fds(&[0, POLLHUP, 0]), 1));
+        // A packet, another descriptor, a time-out.
+        assert!(!only_broken(&fds(&[0, POLLERR | POLLIN]), 1));
+        assert!(!only_broken(&fds(&[0, POLLERR, POLLIN]), 1));
+        assert!(!only_broken(&fds(&[POLLIN, POLLERR]), 1));
+        assert!(!only_broken(&fds(&[0, 0]), 1));
+        assert!(!only_broken(&fds(&[POLLERR]), 1));
     }
 }
