@@ -153,15 +153,10 @@ impl<N: Network> Driver<N> {
         (self.network, self.statistics)
     }
 
-    /// Begins no more requests; the run ends when those that began have their answers.
+    /// No request becomes due any more; the run ends when those that are due by now have their answers.
     pub fn stop(&mut self, now_us: u64) {
         if self.stage == Stage::Running {
             self.statistics.end_window(now_us);
-            if let Some(schedule) = &self.schedule {
-                let due_us = now_us.min(self.statistics.window().to_us);
-                let begun = self.statistics.begun;
-                self.statistics.not_begun = schedule.overdue(due_us).min(self.load.requests_max - begun);
-            }
             self.stage = Stage::Draining;
         }
     }
@@ -181,7 +176,7 @@ impl<N: Network> Driver<N> {
         self.wake_rested(now_us);
         match self.stage {
             Stage::Running => {
-                busy |= self.begin_requests(now_us);
+                busy |= self.begin_requests(now_us, now_us);
                 let window = self.statistics.window();
                 if now_us >= window.to_us {
                     self.stop(window.to_us);
@@ -191,7 +186,17 @@ impl<N: Network> Driver<N> {
                 }
             }
             Stage::Draining => {
-                if self.waiting == 0 {
+                let end_us = self.statistics.window().to_us;
+                let mut not_begun = 0;
+                if let Some(schedule) = self.schedule {
+                    let left = self.load.requests_max - self.statistics.begun;
+                    not_begun = schedule.overdue(end_us.min(now_us)).min(left);
+                }
+                if not_begun > 0 && now_us.saturating_sub(end_us) <= self.load.timeout_us {
+                    // They were due in time and only waited for a connection.
+                    busy |= self.begin_requests(now_us, end_us);
+                } else if self.waiting == 0 {
+                    self.statistics.not_begun = not_begun;
                     self.statistics.end_window(now_us);
                     self.close_all(now_us);
                 }
@@ -208,8 +213,8 @@ impl<N: Network> Driver<N> {
         Step { busy, done: self.stage == Stage::Done }
     }
 
-    /// Begins what is due and has a place to begin on. True if anything began.
-    fn begin_requests(&mut self, now_us: u64) -> bool {
+    /// Begins what is due by `due_us` and has a place to begin on. True if anything began.
+    fn begin_requests(&mut self, now_us: u64, due_us: u64) -> bool {
         let mut opens = 0;
         let mut began = false;
         // Each place at most once: one whose connection cannot be opened goes back to the end of the line.
@@ -224,7 +229,7 @@ impl<N: Network> Driver<N> {
             }
             let intended_us = match &mut self.schedule {
                 None => now_us,
-                Some(schedule) => match schedule.take(now_us) {
+                Some(schedule) => match schedule.take(due_us) {
                     None => break,
                     Some(due_us) => due_us,
                 },

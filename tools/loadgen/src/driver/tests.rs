@@ -291,6 +291,28 @@ fn at_a_constant_rate_a_stalled_server_is_seen_by_all_who_wait() {
 }
 
 #[test]
+fn at_a_constant_rate_what_was_due_at_the_end_still_begins() {
+    let change = |load: &mut Load| {
+        load.rate_per_s = Some(1_000.0);
+        load.duration_us = 100_000;
+    };
+    let mut run = Run::new(Behaviour::Serve, change);
+    for _ in 0..1_200 {
+        run.step();
+    }
+    // The server stands still over the end of the run: 40 requests are due meanwhile, and 8 can be sent.
+    for _ in 0..1_000 {
+        run.now_us += STEP_US;
+        run.net.set_now(run.now_us);
+        run.driver.step(run.now_us);
+    }
+    let (run, failures) = run.run_to_end();
+    assert_eq!(failures, []);
+    let statistics = run.driver.statistics();
+    assert_eq!((statistics.begun, statistics.good, statistics.not_begun), (101, 101, 0));
+}
+
+#[test]
 fn nobody_listens() {
     let change = |load: &mut Load| {
         load.remotes = vec![(SERVER, 81).into()];
