@@ -5,15 +5,15 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use ff_config::Device as DeviceKey;
 use ff_control::{DevicePlan, OffloadPlan};
 use ff_dataplane::io::af_packet::{self, PacketSocketError, RingSizes};
-use ff_dpdk::instance::{self, CreateError, Parts, RunningPort};
+use ff_dpdk::instance::{self, CreateError, Layout, Parts, RunningPort};
 use ff_dpdk::port::PortError;
 use ff_dpdk::{Eal, mempool};
 
 use crate::hugepages::Need;
 use crate::plan::Settings;
 
-/// Slots of a ring of the in-memory wire.
-const WIRE_RING_SLOTS: u32 = 1_024;
+/// Most slots of a ring of the in-memory wire.
+const WIRE_RING_SLOTS_MAX: u32 = 65_536;
 /// Clients at the far end of a wire.
 pub const WIRE_CLIENTS: u16 = 1;
 /// Number of the only port.
@@ -74,7 +74,7 @@ impl Device {
                 Self::af_packet(ifname, layout.workers)
             }
             DeviceKey::Wire => {
-                instance::create_wire(eal, &layout, PORT, WIRE_RING_SLOTS, WIRE_CLIENTS)?;
+                instance::create_wire(eal, &layout, PORT, wire_ring_slots(&layout), WIRE_CLIENTS)?;
                 Ok(Self {
                     plan: DevicePlan::Wire { port: PORT },
                     mac,
@@ -152,6 +152,13 @@ impl Device {
     }
 }
 
+/// A ring of the wire holds every mbuf of its sender's pool: a sender whose peer does not keep up runs out of mbufs, and
+/// TCP waits, but the wire loses nothing.
+fn wire_ring_slots(layout: &Layout) -> u32 {
+    // A ring holds one less than its slots.
+    (layout.worker_mbufs + 1).next_power_of_two().min(WIRE_RING_SLOTS_MAX)
+}
+
 /// Packet memory that an instance takes, for the check before it is taken.
 pub fn need(settings: &Settings, region_bytes: u64) -> Need {
     let layout = settings.layout();
@@ -169,7 +176,8 @@ pub fn need(settings: &Settings, region_bytes: u64) -> Need {
         mbufs: settings.config.limits.mbufs,
         data_room_bytes: mempool::DATA_ROOM_BYTES.max(settings.port().mtu + 18 + mempool::HEADROOM_BYTES),
         rings: inboxes + wire_rings,
-        ring_slots: layout.inbox_slots.max(if wire_rings > 0 { WIRE_RING_SLOTS } else { 0 }),
+        ring_slots: u64::from(inboxes) * u64::from(layout.inbox_slots)
+            + u64::from(wire_rings) * u64::from(wire_ring_slots(&layout)),
         region_bytes,
     }
 }

@@ -22,8 +22,8 @@ pub struct Need {
     pub data_room_bytes: u16,
     /// Rings.
     pub rings: u32,
-    /// Slots of each.
-    pub ring_slots: u32,
+    /// Slots of all rings together.
+    pub ring_slots: u64,
     /// The protocol region.
     pub region_bytes: u64,
 }
@@ -38,8 +38,8 @@ impl Need {
     /// starts has to ask the primary for some, which is slow and fails when another worker dies meanwhile.
     pub fn dpdk_bytes(&self) -> u64 {
         let pool = u64::from(self.mbufs) * (u64::from(self.data_room_bytes) + MBUF_OVERHEAD_BYTES);
-        let ring = u64::from(self.ring_slots) * 8 + RING_OVERHEAD_BYTES;
-        u64::from(self.pools) * pool + u64::from(self.rings) * ring + DPDK_BYTES
+        let rings = self.ring_slots * 8 + u64::from(self.rings) * RING_OVERHEAD_BYTES;
+        u64::from(self.pools) * pool + rings + DPDK_BYTES
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
             mbufs: 8_192,
             data_room_bytes: 2_176,
             rings: 56,
-            ring_slots: 2_048,
+            ring_slots: 56 * 2_048,
             region_bytes: 100 << 20,
         };
         // 10 pools of 19.5 MiB, rings of 0.9 MiB, 12 MiB: not quite 208 MiB; and the region.
