@@ -34,9 +34,15 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         let tso = self.config.engine.tso_max_bytes > 0;
         for _ in 0..SEGMENTS_PER_PASS {
             let Some(mut frame) = self.spare.take().or_else(|| self.io.alloc()) else { return false };
-            let at = ETHERNET_BYTES + self.expected_ip_bytes;
-            // Room for the longest packet of either family: with IPv4 the segment may be 20 bytes longer.
-            let longest = if tso { frame.capacity() } else { at + usize::from(self.config.mtu) - IPV4_BYTES };
+            // Room for the longest segment of either family: that of IPv4, 20 bytes longer than that of IPv6. The
+            // engine sends nothing into less, and does not come back to it by itself. In a frame that just holds a
+            // packet there is so much only behind the shorter header.
+            let segment_bytes = usize::from(self.config.mtu) - IPV4_BYTES;
+            let mut at = ETHERNET_BYTES + self.expected_ip_bytes;
+            if at + segment_bytes > frame.capacity() {
+                at = ETHERNET_BYTES + IPV4_BYTES;
+            }
+            let longest = if tso { frame.capacity() } else { at + segment_bytes };
             frame.set_len(longest.min(frame.capacity()));
             let Some(segment) = self.engine.poll_transmit(self.now, &mut frame.bytes_mut()[at..]) else {
                 self.spare = Some(frame);

@@ -7,7 +7,7 @@ use ff_dpdk::port::Offloads;
 use ff_dpdk::{Eal, EthDev, Mbuf, Mempool, RxQueue, TxQueue, tap};
 
 use super::inboxes::{self, AttachError, Idle, Inboxes, MbufFrame, Seat};
-use super::{BURST, Capabilities, FlushReport, IoCounters, PacketIo, WorkerRef};
+use super::{BURST, Capabilities, FRAME_ROOM_BYTES, FlushReport, IoCounters, PacketIo, WorkerRef};
 
 /// Times that a flush offers the rest of a burst to a device that did not take all of it.
 const SEND_TRIES: usize = 4;
@@ -65,9 +65,12 @@ impl DpdkIo {
             Some(interface) => tap::receive_descriptors(interface, seat.workers)?,
             None => Vec::new(),
         };
+        let pool = inboxes::own_pool(eal, seat.worker)?;
+        // What is sent lies in one mbuf.
+        let room = pool.frame_bytes_max().saturating_sub(usize::from(FRAME_ROOM_BYTES));
         let tx = tx_queue(&info.driver, seat.workers, seat.worker.into());
         let capabilities = Capabilities {
-            mtu: device.mtu()?,
+            mtu: device.mtu()?.min(u16::try_from(room).unwrap_or(u16::MAX)),
             mac: device.mac()?,
             tx_ip_checksum: port.offloads.tx_ip_checksum,
             tx_l4_checksum: port.offloads.tx_tcp_checksum,
@@ -78,7 +81,7 @@ impl DpdkIo {
         };
         Ok(Self {
             port: device,
-            pool: inboxes::own_pool(eal, seat.worker)?,
+            pool,
             // SAFETY: the caller vouches for the same.
             inboxes: unsafe { Inboxes::attach(eal, seat)? },
             capabilities,

@@ -24,6 +24,10 @@ use std::os::fd::RawFd;
 /// Largest number of frames that one call of [`PacketIo::receive`] appends.
 pub const BURST: usize = 32;
 
+/// Bytes that a frame to be sent should have beyond the MTU: an Ethernet header, and 20 for a segment that was written
+/// with room for an IPv6 header and turns out to be IPv4. With less the segments of one family are copied once more.
+pub const FRAME_ROOM_BYTES: u16 = 14 + 20;
+
 /// What the device (or the kernel) found out about one checksum of a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ChecksumState {
@@ -172,7 +176,7 @@ pub trait PacketIo {
     /// Appends up to [`BURST`] frames that other workers forwarded to this one, and says how many.
     fn receive_forwarded(&mut self, burst: &mut Vec<Self::Frame>) -> usize;
 
-    /// An empty frame to be filled and transmitted; `None` when no memory is left (counted).
+    /// An empty frame to be filled and transmitted, of at least the MTU and an Ethernet header; `None` when no memory is left (counted).
     fn alloc(&mut self) -> Option<Self::Frame>;
 
     /// Queues a frame; it leaves at the next [`PacketIo::flush`], or earlier when a burst is full.

@@ -246,6 +246,54 @@ pub fn offload() {
     assert_eq!(available(&mut primary, 0).0, 0, "every mbuf is back");
 }
 
+/// A frame of the stack's own goes to another worker, and what came out of an inbox goes on to the next: as a record of
+/// a connection does, and a packet that arrives after it.
+pub fn forwards_frames_of_every_kind() {
+    let (veth, instance) = (Veth::new(), Instance::new("aff"));
+    let mut primary = primary(&instance, |_| Parts::default());
+    let sockets = Sockets::open(&veth);
+    let worker = |index| WorkerRef { slot: 0, index };
+    let forwarded = |io: &mut AfPacketIo| {
+        let mut burst = Vec::new();
+        until("a frame of the inbox", || io.receive_forwarded(&mut burst) > 0);
+        assert_eq!(burst.len(), 1);
+        burst.remove(0)
+    };
+    let mut second = Process::start(|channel| {
+        let mut io = sockets.attach(&instance, 1);
+        channel.send(0);
+        let frame = forwarded(&mut io);
+        assert_eq!(frame.bytes(), [7; 1400]);
+        assert!(io.forward(worker(0), frame).is_ok());
+        assert_eq!((io.counters().forwarded, io.counters().no_memory), (1, 0));
+        channel.try_receive();
+        drop(io);
+        ff_dpdk::mbuf::flush_private_cache();
+    });
+    second.channel.receive();
+    let mut first = Process::start(|channel| {
+        let mut io = sockets.attach(&instance, 0);
+        let mut frame = io.alloc().unwrap();
+        frame.set_len(1400);
+        frame.bytes_mut().fill(7);
+        assert!(io.forward(worker(1), frame).is_ok());
+        assert_eq!(forwarded(&mut io).bytes(), [7; 1400]);
+        // Too long for an mbuf: given back as it was.
+        let mut frame = io.alloc().unwrap();
+        frame.set_len(frame.capacity());
+        assert!(frame.capacity() > 2048);
+        assert!(io.forward(worker(1), frame).is_err());
+        channel.send(0);
+        drop(io);
+        ff_dpdk::mbuf::flush_private_cache();
+    });
+    first.channel.receive();
+    first.join();
+    second.channel.send(0);
+    second.join();
+    assert_eq!(available(&mut primary, 0).0, 0, "every mbuf is back");
+}
+
 /// A queue goes from one living worker to another, and from a killed one to its successor, while datagrams
 /// arrive: none is lost, and after a kill at most one burst comes twice.
 pub fn handover_and_kill() {

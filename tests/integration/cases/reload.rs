@@ -21,13 +21,15 @@ pub fn cases() -> Vec<Case> {
             three_ways,
         )
         .main(),
-        // Not yet on af_packet, where transfers across a reload stall: docs/limits.md.
-        Case::own("rt02", "downloads and uploads across a HUP: every byte right", transfers).within_s(180),
+        Case::own("rt02", "downloads and uploads across a HUP: every byte right", transfers)
+            .main()
+            .within_s(180),
         Case::own(
             "rt03",
             "reloads under wrk keep-alive and new connections: 0 errors, old or new, never late",
             load,
         )
+        .main()
         .within_s(600),
         Case::own(
             "rt04",
@@ -35,7 +37,8 @@ pub fn cases() -> Vec<Case> {
             websocket,
         )
         .main(),
-        Case::own("rt05", "an idle connection lives on, its next request gets the new configuration", idle),
+        Case::own("rt05", "an idle connection lives on, its next request gets the new configuration", idle)
+            .main(),
         Case::own(
             "rt06",
             "reloads that are refused: a sentence and an exit code each, traffic goes on",

@@ -24,7 +24,9 @@ use std::sync::Arc;
 use ff_dpdk::{Eal, Mempool};
 
 use super::inboxes::{self, AttachError, Idle, Inboxes, MbufFrame, Seat};
-use super::{BURST, Capabilities, FlushReport, Frame, IoCounters, PacketIo, WorkerRef, offload};
+use super::{
+    BURST, Capabilities, FRAME_ROOM_BYTES, FlushReport, Frame, IoCounters, PacketIo, WorkerRef, offload,
+};
 use frame::{Buffer, Kind, Slot};
 use mapped::{Direction, Mapped};
 
@@ -188,25 +190,40 @@ impl AfPacketIo {
     }
 
     fn buffer(&mut self) -> Buffer {
-        let bytes = self.capabilities.tso_max_bytes.max(u32::from(self.capabilities.mtu) + 14) as usize;
+        let one = u32::from(self.capabilities.mtu) + u32::from(FRAME_ROOM_BYTES);
+        let bytes = self.capabilities.tso_max_bytes.max(one) as usize;
         self.buffers.pop().unwrap_or_else(|| Buffer::new(bytes))
+    }
+
+    /// Keeps a buffer for the next frame.
+    fn keep(&mut self, buffer: Buffer) {
+        if self.buffers.len() < BUFFERS_KEPT {
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// Forwards a frame that lies on the heap, which no other process can see: as a copy in an mbuf.
+    fn forward_buffer(&mut self, to: WorkerRef, buffer: Buffer) -> Result<(), AfPacketFrame> {
+        let sent = match copy(self.pool, buffer.bytes()) {
+            Some(mbuf) => self.inboxes.forward(to, mbuf.0, &mut self.counters).is_ok(),
+            None => {
+                self.counters.no_memory += 1;
+                false
+            }
+        };
+        if !sent {
+            return Err(AfPacketFrame(Kind::Buffer(buffer)));
+        }
+        self.keep(buffer);
+        Ok(())
     }
 
     /// Copies a received frame into mbufs of the own pool: one, or one for each merged segment.
     fn copies(&mut self, frame: &Slot) -> Option<Vec<MbufFrame>> {
         let pool = self.pool;
-        let copy = |bytes: &[u8]| {
-            let mut mbuf = MbufFrame(pool.alloc()?);
-            if bytes.len() > mbuf.capacity() {
-                return None;
-            }
-            mbuf.set_len(bytes.len());
-            mbuf.bytes_mut().copy_from_slice(bytes);
-            Some(mbuf)
-        };
         let mut copies = Vec::new();
         match frame.merged() {
-            None => copies.push(copy(frame.bytes())?),
+            None => copies.push(copy(pool, frame.bytes())?),
             Some(merged) => {
                 let mut whole = self.buffer();
                 whole.set_len(frame.bytes().len());
@@ -226,7 +243,7 @@ impl AfPacketIo {
                     match piece.0 {
                         Kind::Mbuf(mbuf) => copies.push(mbuf),
                         // It was not one of several after all.
-                        Kind::Buffer(buffer) => match copy(buffer.bytes()) {
+                        Kind::Buffer(buffer) => match copy(pool, buffer.bytes()) {
                             Some(mbuf) => copies.push(mbuf),
                             None => complete = false,
                         },
@@ -245,6 +262,17 @@ impl AfPacketIo {
         }
         Some(copies)
     }
+}
+
+/// `bytes` in an mbuf; `None` when the pool is empty or they do not fit.
+fn copy(pool: Mempool, bytes: &[u8]) -> Option<MbufFrame> {
+    let mut mbuf = MbufFrame(pool.alloc()?);
+    if bytes.len() > mbuf.capacity() {
+        return None;
+    }
+    mbuf.set_len(bytes.len());
+    mbuf.bytes_mut().copy_from_slice(bytes);
+    Some(mbuf)
 }
 
 impl PacketIo for AfPacketIo {
@@ -304,10 +332,8 @@ impl PacketIo for AfPacketIo {
             self.counters.tx_frames += 1;
             self.counters.tx_bytes += bytes.len() as u64;
         }
-        if let Kind::Buffer(buffer) = frame.0
-            && self.buffers.len() < BUFFERS_KEPT
-        {
-            self.buffers.push(buffer);
+        if let Kind::Buffer(buffer) = frame.0 {
+            self.keep(buffer);
         }
         if self.unsent >= BURST {
             self.sender.kick();
@@ -322,18 +348,24 @@ impl PacketIo for AfPacketIo {
     }
 
     fn forward(&mut self, to: WorkerRef, frame: AfPacketFrame) -> Result<(), AfPacketFrame> {
-        let copies = match &frame.0 {
-            Kind::Slot(slot) => self.copies(slot),
-            Kind::Mbuf(_) | Kind::Buffer(_) => None,
+        let slot = match frame.0 {
+            Kind::Slot(slot) => slot,
+            // It came out of an inbox, and goes on as it is.
+            Kind::Mbuf(mbuf) => {
+                let result = self.inboxes.forward(to, mbuf.0, &mut self.counters);
+                return result.map_err(|mbuf| AfPacketFrame(Kind::Mbuf(MbufFrame(mbuf))));
+            }
+            // The stack's own: a record, or a part of a packet that was put together.
+            Kind::Buffer(buffer) => return self.forward_buffer(to, buffer),
         };
-        let Some(copies) = copies else {
+        let Some(copies) = self.copies(&slot) else {
             self.counters.no_memory += 1;
-            return Err(frame);
+            return Err(AfPacketFrame(Kind::Slot(slot)));
         };
         for (sent, copy) in copies.into_iter().enumerate() {
             // A sender repeats what is lost of a merged frame once its beginning has gone.
             if self.inboxes.forward(to, copy.0, &mut self.counters).is_err() {
-                return if sent == 0 { Err(frame) } else { Ok(()) };
+                return if sent == 0 { Err(AfPacketFrame(Kind::Slot(slot))) } else { Ok(()) };
             }
         }
         Ok(())
