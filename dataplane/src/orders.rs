@@ -62,6 +62,12 @@ impl Orders {
         self.parked.then_some(WorkerRef { slot: receiver.slot as u16, index: self.worker.index })
     }
 
+    /// A newer generation has the receive side: whatever comes for the first time goes there.
+    pub(crate) fn is_superseded(&self) -> bool {
+        let receiver = self.instance.directory().receiver();
+        self.parked && receiver.is_some_and(|receiver| receiver.epoch > self.me.epoch)
+    }
+
     /// Readers of the tables of all workers of the other generations that live; `None` when those are the same as
     /// at the last call.
     fn others(&mut self) -> Option<Vec<Peer>> {
@@ -152,6 +158,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         }
         if changed {
             orders.parked = false;
+            // Whoever had the queue before may have answered SYNs by cookies.
+            self.engine.expect_cookies(self.now);
             self.publish_udp(Publication::None);
             self.io.set_owned_queues(&orders.owned);
             for queue in orders.owned.iter().filter_map(|queue| directory.queue(usize::from(*queue))) {

@@ -10,13 +10,14 @@ use std::os::fd::RawFd;
 use ff_flowmap::{
     EPHEMERAL_PORTS, EphemeralPorts, FlowIndex, HashKey, PortShare, Publication, UdpTableWriter,
 };
-use ff_tcp::{Engine, EngineConfig, Instant, Secrets};
+use ff_tcp::{Engine, EngineConfig, Instant, ListenerId, Secrets};
 
 use crate::dispatch::View;
 use crate::input::Item;
 use crate::io::{PacketIo, WorkerRef};
 use crate::ip::addresses::Addresses;
 use crate::ip::layer::IpLayer;
+use crate::moving::Unfinished;
 use crate::orders::Orders;
 use crate::report::Report;
 use crate::shared::Shared;
@@ -123,6 +124,10 @@ pub struct Stack<P: PacketIo, I: FlowIndex> {
     pub(crate) orders: Option<Orders>,
     /// Whom connections were handed on to.
     pub(crate) moved_to: Option<WorkerRef>,
+    /// Listeners that nobody holds any more, and at which somebody waits.
+    pub(crate) leaving: Vec<ListenerId>,
+    /// Records of connections that are on their way to this worker.
+    pub(crate) unfinished: Unfinished,
     pub(crate) report: Report,
     /// The burst of the pass, kept for its memory.
     pub(crate) burst: Vec<P::Frame>,
@@ -176,6 +181,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             udp_table: shared.udp_table,
             orders: shared.orders,
             moved_to: None,
+            leaving: Vec::new(),
+            unfinished: Unfinished::default(),
             report: Report::new(shared.words),
             burst: Vec::new(),
             items: Vec::new(),

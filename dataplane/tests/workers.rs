@@ -5,69 +5,15 @@ mod support;
 
 use std::io::{IoSlice, IoSliceMut};
 
-use ff_dataplane::io::memory::{Faults, MemoryNet, PortId, PortSettings};
-use ff_dataplane::io::{Capabilities, PacketIo, WorkerRef};
+use ff_dataplane::io::memory::{Faults, MemoryNet, PortSettings};
+use ff_dataplane::io::{Capabilities, PacketIo};
 use ff_dataplane::sockets::{Domain, Kind, SockError, SocketId};
-use ff_dataplane::{Shared, Stack, StackConfig};
-use ff_flowmap::{HeapMemory, Owner, Publication, TcpTableWriter};
-use ff_handover::{
-    DropReason, Instance, InstanceLayout, InstanceParams, InstanceSeed, Secrets, WorkerCounter, WorkerGauge,
-};
+use ff_flowmap::Publication;
+use ff_handover::{DropReason, WorkerCounter, WorkerGauge};
 use ff_tcp::Instant;
+use support::instance::{WorkerStack, at, client, instance, listen, worker};
 use support::packets::{fragments_v4, udp, udp_bytes};
 use support::{PEER_MAC, STACK_MAC, addr, ip, pattern};
-
-type WorkerStack = Stack<ff_dataplane::io::memory::MemoryIo, TcpTableWriter<'static>>;
-
-fn instance(workers: u32) -> Instance<'static> {
-    let params =
-        InstanceParams { workers, slots: 2, tcp_capacity: 256, udp_capacity: 256, neighbour_capacity: 64 };
-    let bytes = InstanceLayout::new(params).expect("a layout").total_bytes();
-    let memory: &'static HeapMemory = Box::leak(Box::new(HeapMemory::new(bytes)));
-    let secrets = Secrets { isn: [1; 16], timestamp: [2; 16], cookie: [3; 16], hash: [4; 16] };
-    let seed = InstanceSeed { primary_pid: 1, started_us: 0, name: "test", device_digest: 0, secrets };
-    Instance::create(memory.region(), params, &seed).expect("created")
-}
-
-fn config(worker: WorkerRef, workers: u16) -> StackConfig {
-    StackConfig { worker, worker_count: workers, slot_count: 2, ..support::stack_config() }
-}
-
-fn worker(
-    net: &MemoryNet,
-    port: PortId,
-    instance: &Instance<'static>,
-    at: WorkerRef,
-    queues: &[u16],
-) -> WorkerStack {
-    let owner = Owner { epoch: 1 + u32::from(at.slot), pid: 100 + u32::from(at.index) };
-    let shared = Shared::of_instance(instance, at, owner, |_| false, 10_000_000).expect("opened");
-    let (slot, index) = (usize::from(at.slot), usize::from(at.index));
-    let flows = instance.tcp_writer(slot, index, owner).expect("opened");
-    let io = net.attach(port, at, queues);
-    let workers = instance.directory().worker_count() as u16;
-    Stack::new(config(at, workers), io, flows, shared)
-}
-
-fn at(slot: u16, index: u16) -> WorkerRef {
-    WorkerRef { slot, index }
-}
-
-/// A client stack on the other end of the wire.
-fn client(net: &MemoryNet, port: PortId) -> support::TestStack {
-    let mut config = support::stack_config();
-    config.addresses = vec![(ip("198.18.0.1"), 24), (ip("2001:2::1"), 64)];
-    config.gateway4 = None;
-    config.gateway6 = None;
-    support::stack_on(net, port, config)
-}
-
-fn listen(stack: &mut WorkerStack, port: u16) -> SocketId {
-    let socket = stack.socket(Domain::Ipv4, Kind::Stream).expect("a socket");
-    stack.bind(socket, addr(&format!("0.0.0.0:{port}"))).expect("bound");
-    stack.listen(socket, 128).expect("listening");
-    socket
-}
 
 #[test]
 fn flows_of_a_sibling_reach_it_and_are_counted() {

@@ -68,7 +68,7 @@ pub struct Engine<I: FlowIndex> {
     pub(crate) listener_events: VecDeque<(u32, u32)>,
     /// The connection that sends now, and how much of its turn is left.
     current: Option<(u32, u32)>,
-    /// When a cookie was last sent, for the plausibility of one that comes back.
+    /// Until when cookies were sent, by anybody whose packets come here now.
     pub(crate) last_cookie: Option<Instant>,
     trace: Option<Trace>,
 }

@@ -71,45 +71,47 @@ pub enum ImportError {
     NoRoom,
 }
 
-struct Writer<'a>(&'a mut Vec<u8>);
+/// Writes fields.
+pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Writer<'_> {
-    fn u8(&mut self, v: u8) {
+    pub(crate) fn u8(&mut self, v: u8) {
         self.0.push(v);
     }
-    fn bool(&mut self, v: bool) {
+    pub(crate) fn bool(&mut self, v: bool) {
         self.0.push(u8::from(v));
     }
-    fn u16(&mut self, v: u16) {
+    pub(crate) fn u16(&mut self, v: u16) {
         self.0.extend_from_slice(&v.to_le_bytes());
     }
-    fn u32(&mut self, v: u32) {
+    pub(crate) fn u32(&mut self, v: u32) {
         self.0.extend_from_slice(&v.to_le_bytes());
     }
-    fn u64(&mut self, v: u64) {
+    pub(crate) fn u64(&mut self, v: u64) {
         self.0.extend_from_slice(&v.to_le_bytes());
     }
-    fn seq(&mut self, v: Seq) {
+    pub(crate) fn seq(&mut self, v: Seq) {
         self.u32(v.0);
     }
-    fn opt_u32(&mut self, v: Option<u32>) {
+    pub(crate) fn opt_u32(&mut self, v: Option<u32>) {
         self.bool(v.is_some());
         self.u32(v.unwrap_or(0));
     }
-    fn opt_seq(&mut self, v: Option<Seq>) {
+    pub(crate) fn opt_seq(&mut self, v: Option<Seq>) {
         self.opt_u32(v.map(|s| s.0));
     }
-    fn f64(&mut self, v: f64) {
+    pub(crate) fn f64(&mut self, v: f64) {
         self.u64(v.to_bits());
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Reads them.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
-type Read<T> = Result<T, ImportError>;
+pub(crate) type Read<T> = Result<T, ImportError>;
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, n: usize) -> Read<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, n: usize) -> Read<&'a [u8]> {
         if n > self.0.len() {
             return Err(ImportError::Length);
         }
@@ -117,42 +119,42 @@ impl<'a> Reader<'a> {
         self.0 = tail;
         Ok(head)
     }
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.bytes(N)?);
         Ok(out)
     }
-    fn u8(&mut self) -> Read<u8> {
+    pub(crate) fn u8(&mut self) -> Read<u8> {
         Ok(self.array::<1>()?[0])
     }
-    fn bool(&mut self) -> Read<bool> {
+    pub(crate) fn bool(&mut self) -> Read<bool> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
             _ => Err(ImportError::Inconsistent("a flag is neither 0 nor 1")),
         }
     }
-    fn u16(&mut self) -> Read<u16> {
+    pub(crate) fn u16(&mut self) -> Read<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
-    fn u32(&mut self) -> Read<u32> {
+    pub(crate) fn u32(&mut self) -> Read<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
-    fn u64(&mut self) -> Read<u64> {
+    pub(crate) fn u64(&mut self) -> Read<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
-    fn seq(&mut self) -> Read<Seq> {
+    pub(crate) fn seq(&mut self) -> Read<Seq> {
         Ok(Seq(self.u32()?))
     }
-    fn opt_u32(&mut self) -> Read<Option<u32>> {
+    pub(crate) fn opt_u32(&mut self) -> Read<Option<u32>> {
         let some = self.bool()?;
         let v = self.u32()?;
         Ok(some.then_some(v))
     }
-    fn opt_seq(&mut self) -> Read<Option<Seq>> {
+    pub(crate) fn opt_seq(&mut self) -> Read<Option<Seq>> {
         Ok(self.opt_u32()?.map(Seq))
     }
-    fn f64(&mut self) -> Read<f64> {
+    pub(crate) fn f64(&mut self) -> Read<f64> {
         let v = f64::from_bits(self.u64()?);
         if v.is_finite() { Ok(v) } else { Err(ImportError::Inconsistent("a number is not finite")) }
     }
@@ -162,6 +164,52 @@ fn checksum(bytes: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new_with_key(b"ff-tcp export v1");
     hasher.write(bytes);
     hasher.finish()
+}
+
+/// Begins a record at the end of `out`; gives what [`seal`] wants to know.
+pub(crate) fn begin(out: &mut Vec<u8>, magic: [u8; 4], version: u16) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&magic);
+    out.extend_from_slice(&version.to_le_bytes());
+    out.extend_from_slice(&[0; 14]);
+    start
+}
+
+/// Ends the record that began at `start`: its length and its checksum.
+pub(crate) fn seal(out: &mut [u8], start: usize) {
+    let len = (out.len() - start) as u32;
+    out[start + 8..start + 12].copy_from_slice(&len.to_le_bytes());
+    let sum = checksum(&out[start + HEADER_BYTES..]);
+    out[start + 12..start + HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The fields of a sealed record.
+pub(crate) fn unseal(record: &[u8], magic: [u8; 4], version: u16) -> Read<Reader<'_>> {
+    if record.get(..4) != Some(&magic[..]) {
+        return Err(ImportError::Magic);
+    }
+    let mut r = Reader(&record[4..]);
+    let theirs = r.u16()?;
+    if theirs != version {
+        return Err(ImportError::Version(theirs));
+    }
+    let _flags = r.u16()?;
+    if r.u32()? as usize != record.len() {
+        return Err(ImportError::Length);
+    }
+    if r.u64()? != checksum(&record[HEADER_BYTES..]) {
+        return Err(ImportError::Checksum);
+    }
+    Ok(r)
+}
+
+/// Writes a flow.
+pub(crate) fn write_key(key: &FlowKey, w: &mut Writer<'_>) {
+    w.u8(key.family);
+    w.0.extend_from_slice(&key.local);
+    w.0.extend_from_slice(&key.remote);
+    w.u16(key.local_port);
+    w.u16(key.remote_port);
 }
 
 impl<I: FlowIndex> Engine<I> {
@@ -194,15 +242,9 @@ impl<I: FlowIndex> Engine<I> {
         if !live || conn.detached {
             return Err(ExportError::State);
         }
-        let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&EXPORT_VERSION.to_le_bytes());
-        out.extend_from_slice(&[0; 14]);
+        let start = begin(out, MAGIC, EXPORT_VERSION);
         write_conn(conn, &mut Writer(out));
-        let len = (out.len() - start) as u32;
-        out[start + 8..start + 12].copy_from_slice(&len.to_le_bytes());
-        let sum = checksum(&out[start + HEADER_BYTES..]);
-        out[start + 12..start + HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+        seal(out, start);
         Ok(())
     }
 
@@ -248,21 +290,7 @@ impl<I: FlowIndex> Engine<I> {
     /// as held by the user, unless the record is of an orphan.
     pub fn import(&mut self, now: Instant, record: &[u8]) -> Result<ConnId, ImportError> {
         self.tick(now);
-        if record.get(..4) != Some(&MAGIC[..]) {
-            return Err(ImportError::Magic);
-        }
-        let mut r = Reader(&record[4..]);
-        let version = r.u16()?;
-        if version != EXPORT_VERSION {
-            return Err(ImportError::Version(version));
-        }
-        let _flags = r.u16()?;
-        if r.u32()? as usize != record.len() {
-            return Err(ImportError::Length);
-        }
-        if r.u64()? != checksum(&record[HEADER_BYTES..]) {
-            return Err(ImportError::Checksum);
-        }
+        let mut r = unseal(record, MAGIC, EXPORT_VERSION)?;
         if self.conns.len() >= self.host.config.conns_max as usize {
             return Err(ImportError::NoRoom);
         }
@@ -304,11 +332,7 @@ impl<I: FlowIndex> Engine<I> {
 
 fn write_conn(c: &Conn, w: &mut Writer<'_>) {
     // Identity.
-    w.u8(c.key.family);
-    w.0.extend_from_slice(&c.key.local);
-    w.0.extend_from_slice(&c.key.remote);
-    w.u16(c.key.local_port);
-    w.u16(c.key.remote_port);
+    write_key(&c.key, w);
     w.u8(c.state as u8);
     w.u64(c.token);
     w.bool(c.orphan);
@@ -513,7 +537,7 @@ fn put_bytes(w: &mut Writer<'_>, len: u32, fill: impl FnOnce(&mut [u8])) {
     fill(&mut w.0[at..]);
 }
 
-fn inconsistent<T>(what: &'static str) -> Read<T> {
+pub(crate) fn inconsistent<T>(what: &'static str) -> Read<T> {
     Err(ImportError::Inconsistent(what))
 }
 
@@ -526,7 +550,8 @@ fn read_addr(family: u8, octets: [u8; 16], port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
-fn read_conn(host: &mut Host, r: &mut Reader<'_>) -> Read<Conn> {
+/// Reads a flow.
+pub(crate) fn read_key(r: &mut Reader<'_>) -> Read<FlowKey> {
     let family = r.u8()?;
     if family != 4 && family != 6 {
         return inconsistent("the address family is neither 4 nor 6");
@@ -538,6 +563,11 @@ fn read_conn(host: &mut Host, r: &mut Reader<'_>) -> Read<Conn> {
     if key.family != family {
         return inconsistent("the addresses are not of the family");
     }
+    Ok(key)
+}
+
+fn read_conn(host: &mut Host, r: &mut Reader<'_>) -> Read<Conn> {
+    let key = read_key(r)?;
     let Some(state) = State::from_u8(r.u8()?) else { return inconsistent("unknown state") };
     let token = r.u64()?;
     let orphan = r.bool()?;

@@ -256,6 +256,8 @@ counters! {
     cookies_bad,
     /// SYN-ACKs retransmitted.
     synack_retrans,
+    /// Repeated SYNs left without an answer, because one went out a moment ago.
+    synack_limited,
     /// Half-open handshakes given up.
     request_timeouts,
     /// Segments retransmitted.

@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod export;
 mod flight;
+mod handshakes;
 mod header;
 mod host;
 mod info;

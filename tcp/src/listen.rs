@@ -98,8 +98,13 @@ pub(crate) struct Request {
     /// The final ACK came, but TCP_DEFER_ACCEPT or a full queue let it pass by.
     pub(crate) acked: bool,
     pub(crate) retries: u8,
+    /// SYN-ACKs sent so far, repetitions included.
+    pub(crate) answers: u8,
     pub(crate) begun: Instant,
+    /// When the last one was sent.
     pub(crate) sent: Instant,
+    /// When a repeated SYN was last answered.
+    pub(crate) repeated: Option<Instant>,
     pub(crate) deadline: Instant,
     prev: u32,
     next: u32,
@@ -133,8 +138,10 @@ impl Request {
             ecn: false,
             acked: false,
             retries: 0,
+            answers: 0,
             begun: now,
             sent: now,
+            repeated: None,
             deadline: now + SYNACK_TIMEOUT_US,
             prev: NONE,
             next: NONE,
@@ -191,6 +198,13 @@ impl Requests {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Request> {
         self.unlink(index);
         self.slab.remove(index)
+    }
+
+    /// Puts in a request that another engine has begun. The wait before its next repetition begins anew, so that
+    /// its list stays in order.
+    pub(crate) fn adopt(&mut self, mut request: Request, now: Instant) -> (u32, u32) {
+        request.deadline = now + (SYNACK_TIMEOUT_US << request.retries.min(LEVELS as u8 - 1));
+        self.insert(request)
     }
 
     /// Counts a retransmission and waits twice as long for the next.

@@ -18,6 +18,11 @@ use crate::time::Instant;
 /// How long after the last cookie one may come back.
 const COOKIE_LIFE_US: u64 = 128_000_000;
 
+/// Between two answers to repetitions of a SYN.
+const SYN_REPEAT_INTERVAL_US: u64 = 500_000;
+/// Longest round trip that the echo of a SYN-ACK's timestamp is believed to tell.
+const SYNACK_RTT_US_MAX: u64 = 60_000_000;
+
 /// The shift with which a receive buffer of `bytes` fits the window field.
 pub(crate) fn window_scale(bytes: u32) -> u8 {
     (0..14).find(|&s| bytes >> s <= 65_535).unwrap_or(14)
@@ -131,6 +136,13 @@ impl<I: FlowIndex> Engine<I> {
 
     // Cookies.
 
+    /// Cookies may come back that were sent up to now: by this engine, or by another one with the same
+    /// [`Secrets`](crate::Secrets) whose packets come here from now on. Without this word an ACK that claims to be
+    /// one's answer is refused unseen: a cookie has 24 bits of proof, which a patient sender would guess in time.
+    pub fn expect_cookies(&mut self, now: Instant) {
+        self.last_cookie = Some(now);
+    }
+
     fn send_cookie(
         &mut self,
         now: Instant,
@@ -140,7 +152,7 @@ impl<I: FlowIndex> Engine<I> {
         own_wscale: u8,
     ) {
         self.host.counters.cookies_sent += 1;
-        self.last_cookie = Some(now);
+        self.expect_cookies(now);
         let seq = numbers::cookie_sequence(&self.host.secrets, key, seg.seq, offer.mss, now);
         let timestamps = offer.timestamps.then(|| {
             let offset = numbers::timestamp_offset(&self.host.secrets, key);
@@ -221,8 +233,16 @@ impl<I: FlowIndex> Engine<I> {
         }
         if seg.has(SYN) {
             if seg.seq == request.irs && !seg.has(ACK) {
-                // The SYN again: our answer may be lost.
-                self.answer_request_again(i);
+                // The SYN again: our answer may be lost. Or somebody makes us answer more than he sends.
+                let recent = request.repeated.is_some_and(|t| now.micros_since(t) < SYN_REPEAT_INTERVAL_US);
+                if recent {
+                    self.host.counters.synack_limited += 1;
+                } else {
+                    if let Some(r) = self.requests.slab.get_mut(i) {
+                        r.repeated = Some(now);
+                    }
+                    self.answer_request_again(i);
+                }
             } else {
                 self.host.counters.syn_in_conn += 1;
                 if self.host.challenge_allowed(now) {
@@ -334,6 +354,19 @@ impl<I: FlowIndex> Engine<I> {
         }
     }
 
+    /// The round trip that the ACK of a SYN-ACK shows. Of one that was repeated it is not known which of them is
+    /// acknowledged (RFC 6298, section 3), unless its timestamp says it (RFC 7323, section 4).
+    fn syn_ack_rtt_us(&self, now: Instant, seg: &Segment<'_>, request: &Request) -> Option<u64> {
+        if request.answers <= 1 {
+            return Some(now.micros_since(request.sent));
+        }
+        let (_, echo) = seg.options.timestamp.filter(|_| request.timestamps)?;
+        let offset = numbers::timestamp_offset(&self.host.secrets, &request.key);
+        let clock = Host::timestamp_clock(now).wrapping_add(offset);
+        let rtt_us = u64::from(clock.wrapping_sub(echo)) * 1_000;
+        (rtt_us <= SYNACK_RTT_US_MAX).then_some(rtt_us.max(1_000))
+    }
+
     /// Makes a connection of a request whose final ACK has come.
     fn open_from(
         &mut self,
@@ -375,14 +408,14 @@ impl<I: FlowIndex> Engine<I> {
         conn.snd_wnd = u32::from(seg.window) << agreed.wscale.map_or(0, |w| w.0);
         conn.max_wnd = conn.snd_wnd;
         conn.listener = Some((l, l_generation));
-        if request.retries == 0 {
-            let rtt = now.micros_since(request.sent);
-            conn.rtt.sample(now, rtt, 1, self.host.config.rto_min_us, self.host.config.rto_max_us);
-        } else if from.is_some() {
+        if request.retries > 0 && from.is_some() {
             // RFC 6298, 5.7: after a lost SYN-ACK the time-out begins at 3 s,
             // and the window at one segment.
             conn.rtt.rto_us = 3_000_000;
             conn.window.cwnd = conn.window.mss;
+        }
+        if let Some(rtt_us) = from.and_then(|_| self.syn_ack_rtt_us(now, seg, request)) {
+            conn.rtt.sample(now, rtt_us, 1, self.host.config.rto_min_us, self.host.config.rto_max_us);
         }
         conn.establish(&mut self.host, now);
         let key = request.key;
@@ -429,6 +462,7 @@ impl<I: FlowIndex> Engine<I> {
             Reply::SynAck(i, generation) => {
                 let r = self.requests.slab.get_checked_mut(i, generation)?;
                 r.sent = now;
+                r.answers = r.answers.saturating_add(1);
                 let r = r.clone();
                 let offset = numbers::timestamp_offset(&self.host.secrets, &r.key);
                 let clock = Host::timestamp_clock(now).wrapping_add(offset);

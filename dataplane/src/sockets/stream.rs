@@ -104,8 +104,9 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         let Some(shared) = entry else { return };
         shared.members.retain(|member| *member != s);
         if shared.members.is_empty() {
-            self.engine.close_listener(shared.id);
+            let id = shared.id;
             *entry = None;
+            self.end_listener(id);
         }
     }
 
@@ -138,7 +139,8 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
 
     /// Connections that wait for accept, over all listeners.
     pub(crate) fn accept_queue_len(&self) -> usize {
-        self.listeners.iter().flatten().map(|shared| self.engine.accept_queue_len(shared.id)).sum()
+        let listeners = self.listeners.iter().flatten().map(|shared| shared.id);
+        listeners.chain(self.leaving.iter().copied()).map(|id| self.engine.accept_queue_len(id)).sum()
     }
 
     /// The next connection and its peer.
@@ -348,10 +350,12 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         self.owing().count()
     }
 
-    /// What the connections of [`lingering`](Self::lingering) owe: their bytes, and one more for each. 0 when there
-    /// are none; it only falls, and as long as it falls, peers are taking what is theirs.
+    /// What the connections of [`lingering`](Self::lingering) owe: their bytes, and one more for each; and what waits
+    /// to be handed to the next generation. 0 when there is nothing; it only falls, and as long as it falls, peers are
+    /// taking what is theirs.
     pub fn owed(&self) -> u64 {
-        self.owing().map(|conn| u64::from(conn.unsent_bytes) + 1).sum()
+        let owed: u64 = self.owing().map(|conn| u64::from(conn.unsent_bytes) + 1).sum();
+        owed + self.leaving_len() as u64
     }
 
     fn owing(&self) -> impl Iterator<Item = ConnSummary> + '_ {

@@ -5,6 +5,7 @@
 
 #![allow(dead_code)]
 
+pub mod instance;
 pub mod packets;
 
 use std::net::{IpAddr, SocketAddr};
