@@ -4,6 +4,7 @@
 //! `recovery`, deadlines in `deadlines`.
 
 use ff_flowmap::FlowKey;
+use std::cell::Cell;
 
 use crate::buffers::Ring;
 use crate::congestion::{Controller, HyStart, Window};
@@ -89,8 +90,12 @@ pub(crate) struct Conn {
     pub(crate) fin_sent: bool,
     pub(crate) fin_received: bool,
     pub(crate) read_shut: bool,
-    /// A writer found no room and waits for some.
-    pub(crate) nospace: bool,
+    /// A writer found no room, or somebody who asked was told that there is none: it waits for some. Asking counts,
+    /// because the limit of the buffer may shrink between the event and the question: what was told as an event and
+    /// denied to the question is told again.
+    pub(crate) nospace: Cell<bool>,
+    /// It was told that there is memory again, and has not tried to write since.
+    pub(crate) memory_told: bool,
     pub(crate) edges: Readiness,
     pub(crate) quick_acks: u8,
     /// Its timer is to be set from its deadlines at the end of the pass.
@@ -289,7 +294,8 @@ impl Conn {
             iss,
             fin_queued: false,
             fin_sent: false,
-            nospace: false,
+            nospace: Cell::new(false),
+            memory_told: false,
             small_end: iss,
             cork_until: NEVER,
             cork_release: false,
@@ -529,6 +535,8 @@ impl Conn {
         }
         if wr_end || self.has_write_space(host) {
             r |= Readiness::WRITABLE;
+        } else {
+            self.nospace.set(true);
         }
         if (rd_end && wr_end) || closed {
             r |= Readiness::HUP;
@@ -543,7 +551,7 @@ impl Conn {
     pub(crate) fn has_write_space(&self, host: &Host) -> bool {
         let limit = self.snd_limit(host);
         u64::from(self.tx.len()) * 3 <= u64::from(limit) * 2
-            && !(self.tx.capacity() == 0 && host.pool.tight())
+            && (self.tx.capacity() > 0 || self.memory_told || !host.pool.tight())
     }
 
     /// Queues a RST for this connection.

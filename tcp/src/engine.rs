@@ -560,10 +560,11 @@ impl<I: FlowIndex> Engine<I> {
         while !self.host.memory_waiters.is_empty() && !self.host.pool.tight() {
             if let Some((i, g)) = self.host.memory_waiters.pop_front()
                 && let Some(conn) = self.conns.get_checked_mut(i, g)
-                && conn.nospace
+                && conn.nospace.get()
                 && conn.has_write_space(&self.host)
             {
-                conn.nospace = false;
+                conn.nospace.set(false);
+                conn.memory_told = true;
                 conn.notify(&mut self.host, Readiness::WRITABLE);
             }
         }

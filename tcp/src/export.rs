@@ -784,7 +784,7 @@ fn read_conn(host: &mut Host, r: &mut Reader<'_>) -> Read<Conn> {
         return Err(e);
     }
     // A window that opened elsewhere may let a writer on.
-    c.nospace = true;
+    c.nospace.set(true);
     Ok(c)
 }
 

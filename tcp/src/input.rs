@@ -288,8 +288,8 @@ impl Conn {
             if !self.tx.is_empty() || self.snd_nxt != self.snd_una || self.fin_queued {
                 self.want_output(host);
             }
-            if self.nospace && self.has_write_space(host) {
-                self.nospace = false;
+            if self.nospace.get() && self.has_write_space(host) {
+                self.nospace.set(false);
                 self.notify(host, Readiness::WRITABLE);
             }
         }

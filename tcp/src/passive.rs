@@ -240,6 +240,12 @@ impl<I: FlowIndex> Engine<I> {
                 } else {
                     if let Some(r) = self.requests.slab.get_mut(i) {
                         r.repeated = Some(now);
+                        // RFC 7323, 4.3: the peer measures by what is echoed, and would take the time-out of its
+                        // SYN for a round trip.
+                        let newer = |t: &u32| (t.wrapping_sub(r.ts_recent) as i32) > 0;
+                        if let Some(val) = seg.options.timestamp.map(|t| t.0).filter(newer) {
+                            r.ts_recent = val;
+                        }
                     }
                     self.answer_request_again(i);
                 }

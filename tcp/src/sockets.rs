@@ -241,12 +241,13 @@ impl<I: FlowIndex> Engine<I> {
         }
         match conn.state {
             State::SynSent | State::SynReceived => {
-                conn.nospace = true;
+                conn.nospace.set(true);
                 return Err(WriteError::WouldBlock);
             }
             _ if !conn.can_send() => return Err(WriteError::BrokenPipe),
             _ => {}
         }
+        conn.memory_told = false;
         let limit = conn.snd_limit(host);
         let room = limit.saturating_sub(conn.tx.len()) as usize;
         let mut n = room.min(data.len());
@@ -259,7 +260,7 @@ impl<I: FlowIndex> Engine<I> {
             host.memory_waiters.push_back((conn.index, conn.generation));
         }
         if n < data.len() {
-            conn.nospace = true;
+            conn.nospace.set(true);
         }
         if n == 0 {
             return if data.is_empty() { Ok(0) } else { Err(WriteError::WouldBlock) };
@@ -402,6 +403,10 @@ impl<I: FlowIndex> Engine<I> {
         }
         if let Some(bytes) = options.rcvbuf_bytes.filter(|_| options.rcvbuf_bytes != before.rcvbuf_bytes) {
             conn.rcv_buf_bytes = bytes.clamp(2_048, host.config.rcv_buf_max_bytes);
+        }
+        if options.sndbuf_bytes != before.sndbuf_bytes && conn.nospace.get() && conn.has_write_space(host) {
+            conn.nospace.set(false);
+            conn.notify(host, Readiness::WRITABLE);
         }
         if let Some(algorithm) = options.congestion.filter(|a| conn.controller.algorithm() != *a) {
             conn.controller = crate::congestion::Controller::new(algorithm);

@@ -240,3 +240,17 @@ fn repeated_syns_are_answered_twice_a_second() {
     (0..50).for_each(|_| s.inject(full_syn()));
     assert_eq!(s.all().len(), 2);
 }
+
+#[test]
+fn the_timestamp_of_the_last_syn_is_echoed() {
+    let mut s = Script::server(EngineConfig::default());
+    s.inject(full_syn().ts(100, 0));
+    assert_eq!(s.expect("S.").ts.unwrap().1, 100);
+    s.now += 600_000;
+    s.inject(full_syn().ts(700, 0));
+    assert_eq!(s.expect("S.").ts.unwrap().1, 700, "or the peer takes its time-out for a round trip");
+    // Not one from the past.
+    s.now += 600_000;
+    s.inject(full_syn().ts(50, 0));
+    assert_eq!(s.expect("S.").ts.unwrap().1, 700);
+}

@@ -11,8 +11,9 @@ use crate::{process, real};
 /// Bytes read from the file at a time.
 const PIECE_BYTES: usize = 128 * 1024;
 
-/// Bytes that one call sends at most, so that one connection does not hold up the others for long.
-const CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Bytes that one call sends at most, as in Linux. A non-blocking socket takes what its buffer has room for and no more:
+/// it must not be asked for less, or the program waits for an event that only a full socket gives.
+const CALL_BYTES_MAX: usize = 0x7fff_f000;
 
 thread_local! {
     static PIECE: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
