@@ -55,7 +55,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
 
     /// Puts headers before the segment that lies `at` bytes into the frame, and sends it.
     fn send_segment(&mut self, mut frame: P::Frame, at: usize, segment: &Transmit) {
-        let (src, dst) = (segment.local.ip(), segment.remote.ip());
+        let (src, dst) = (segment.local().ip(), segment.remote().ip());
         let ip_bytes = header_bytes(dst);
         let l4 = ETHERNET_BYTES + ip_bytes;
         if l4 != at {

@@ -114,6 +114,10 @@ impl Mbuf {
         let from = packets.len();
         // SAFETY: the caller says that these elements are initialised; `Mbuf` is one non-null pointer.
         unsafe { packets.set_len(from + count) };
+        // The sender's processor had them: asked for together, they come together.
+        for packet in &packets[from..] {
+            prefetch::for_write(packet.mbuf.as_ptr().cast(), 2);
+        }
         Self::tag_all(&packets[from..], owner::this_process());
     }
 

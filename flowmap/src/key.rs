@@ -88,18 +88,10 @@ impl FlowKey {
     /// The key as five words, in the order of its bytes: what is hashed, and
     /// what is stored in shared memory.
     pub(crate) fn words(&self) -> [u64; 5] {
-        let mut bytes = [0u8; FLOW_KEY_BYTES];
-        bytes[..16].copy_from_slice(&self.local);
-        bytes[16..32].copy_from_slice(&self.remote);
-        bytes[32..34].copy_from_slice(&self.local_port.to_ne_bytes());
-        bytes[34..36].copy_from_slice(&self.remote_port.to_ne_bytes());
-        bytes[36] = self.protocol;
-        bytes[37] = self.family;
-        let mut words = [0u64; 5];
-        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *word = u64::from_ne_bytes(*chunk);
-        }
-        words
+        let [local, remote] = [self.local, self.remote].map(halves);
+        let ([a, b], [c, d]) = (self.local_port.to_ne_bytes(), self.remote_port.to_ne_bytes());
+        let rest = u64::from_ne_bytes([a, b, c, d, self.protocol, self.family, 0, 0]);
+        [local[0], local[1], remote[0], remote[1], rest]
     }
 
     /// The inverse of [`words`](Self::words).
@@ -149,9 +141,15 @@ fn is_v4(ip: IpAddr) -> bool {
     }
 }
 
+fn halves(octets: [u8; 16]) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = octets;
+    [u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u64::from_ne_bytes(rest)]
+}
+
 fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        // Put together in a register: pieces of it in memory would have to be stored before they can be read as one.
+        IpAddr::V4(v4) => (0xffff_0000_0000 | u128::from(u32::from(v4))).to_be_bytes(),
         IpAddr::V6(v6) => v6.octets(),
     }
 }

@@ -266,7 +266,7 @@ impl EngineSide {
             }
             let mut n = 0;
             while let Some(t) = self.engine.poll_transmit(now, &mut self.bufs[n]) {
-                lens.push((t.remote, t.len));
+                lens.push((t.remote(), t.len));
                 n += 1;
             }
             spent.add(start.elapsed().as_nanos() as f64 - clock_ns);
@@ -592,7 +592,7 @@ fn connections(n: usize, clock_ns: f64) -> f64 {
             }
             let mut k = 0;
             while let Some(x) = e.poll_transmit(t, &mut bufs[k]) {
-                lens.push((x.remote, x.len));
+                lens.push((x.remote(), x.len));
                 k += 1;
             }
             spent[phase].add(start.elapsed().as_nanos() as f64 - clock_ns);

@@ -473,8 +473,7 @@ impl<I: FlowIndex> Engine<I> {
                 if self.trace.is_some() {
                     self.trace_segment(now, &key, None, Direction::Out, &buf[..len]);
                 }
-                let (local, remote) = (key.local_addr(), key.remote_addr());
-                return Some(Transmit { local, remote, len, ecn: Ecn::NotEct, gso_size: None });
+                return Some(Transmit { key, len, ecn: Ecn::NotEct, gso_size: None });
             }
         }
         loop {
@@ -493,7 +492,8 @@ impl<I: FlowIndex> Engine<I> {
                 continue;
             }
             match conn.transmit(&mut self.host, now, buf) {
-                Some(t) => {
+                Some(written) => {
+                    let key = conn.key;
                     self.host.counters.segs_out += 1;
                     if !conn.may_have_output() {
                         conn.queued = false;
@@ -503,11 +503,11 @@ impl<I: FlowIndex> Engine<I> {
                         self.host.work.push_back(i);
                     }
                     if self.trace.is_some() {
-                        let key = FlowKey::new(TCP, t.local, t.remote);
-                        self.trace_segment(now, &key, Some(Target::Conn(i)), Direction::Out, &buf[..t.len]);
+                        let segment = &buf[..written.len as usize];
+                        self.trace_segment(now, &key, Some(Target::Conn(i)), Direction::Out, segment);
                     }
                     self.settle(i);
-                    return Some(t);
+                    return Some(written.of(key));
                 }
                 None => {
                     conn.queued = false;

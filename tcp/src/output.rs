@@ -9,6 +9,7 @@ use crate::recovery::{EVER_RETX, Frto, LOST, MTU_PROBE, RETX, Record, SACKED, SY
 use crate::seq::Seq;
 use crate::socket::{Ecn, Transmit};
 use crate::time::Instant;
+use ff_flowmap::FlowKey;
 
 /// How long TCP_CORK holds a small segment back.
 const CORK_US: u64 = 200_000;
@@ -24,9 +25,29 @@ struct Plan {
     gso_size: Option<u16>,
 }
 
+/// What a connection has written into the caller's buffer. Small enough for a register: on its way up it would be
+/// copied through memory, and each such copy waits until the stores before it, the segment's own into cold packet
+/// memory among them, have reached the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Written {
+    /// Bytes from the TCP header on.
+    pub(crate) len: u32,
+    /// Segment size if it is to be cut, else 0.
+    gso_size: u16,
+    ecn: Ecn,
+}
+
+impl Written {
+    /// As the engine's caller gets it.
+    pub(crate) fn of(self, key: FlowKey) -> Transmit {
+        let gso_size = (self.gso_size > 0).then_some(self.gso_size);
+        Transmit { key, len: self.len as usize, ecn: self.ecn, gso_size }
+    }
+}
+
 impl Conn {
     /// Writes the next segment, or says that there is none now.
-    pub(crate) fn transmit(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    pub(crate) fn transmit(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Written> {
         match self.state {
             State::Closed | State::TimeWait => return self.transmit_ack(host, now, buf),
             State::SynSent | State::SynReceived => return self.transmit_syn(host, now, buf),
@@ -56,7 +77,7 @@ impl Conn {
         self.transmit_ack(host, now, buf)
     }
 
-    fn transmit_ack(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    fn transmit_ack(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Written> {
         if self.ack_due != AckDue::Now {
             return None;
         }
@@ -65,7 +86,7 @@ impl Conn {
     }
 
     /// SYN or SYN-ACK of an active or simultaneous open.
-    fn transmit_syn(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    fn transmit_syn(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Written> {
         let first = self.records.is_empty() && self.snd_nxt == self.iss;
         let again = self.lost_bytes > self.retx_bytes;
         if !first && !again {
@@ -114,12 +135,12 @@ impl Conn {
         if self.rtx_timer != RtxTimer::Rto {
             self.arm_rto(host, now);
         }
-        Some(self.transmitted(len, Ecn::NotEct, None))
+        Some(Written { len: len as u32, ecn: Ecn::NotEct, gso_size: 0 })
     }
 
     /// A segment that the peer must answer: keep-alive, or a closed window
     /// (RFC 9293, 3.8.4 and 3.8.6.1). It repeats the last acknowledged number.
-    fn transmit_probe(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    fn transmit_probe(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Written> {
         let window_probe = std::mem::take(&mut self.window_probe);
         self.keep_probe = false;
         let unsent = self.data_end().since(self.snd_nxt);
@@ -134,7 +155,7 @@ impl Conn {
     }
 
     /// The next segment taken as lost, if the window lets it out.
-    fn transmit_lost(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    fn transmit_lost(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Written> {
         if let Frto::NewData1 | Frto::NewData2 = self.frto {
             // RFC 5682, step 2b: new data first, to learn whether the time-out was real.
             if let Some(t) = self.transmit_new(host, now, buf, true) {
@@ -170,7 +191,7 @@ impl Conn {
         now: Instant,
         buf: &mut [u8],
         i: usize,
-    ) -> Option<Transmit> {
+    ) -> Option<Written> {
         let r = self.records[i];
         let room = self.payload_max();
         if r.end().min(self.data_end()).since(r.seq) > room {
@@ -215,7 +236,7 @@ impl Conn {
     }
 
     /// RFC 8985, 7.3: new data if there is any, else the last segment again.
-    fn transmit_tlp(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+    fn transmit_tlp(&mut self, host: &mut Host, now: Instant, buf: &mut [u8]) -> Option<Written> {
         let sent = match self.transmit_new(host, now, buf, true) {
             Some(t) => {
                 self.tlp_retrans = false;
@@ -251,7 +272,7 @@ impl Conn {
         now: Instant,
         buf: &mut [u8],
         force: bool,
-    ) -> Option<Transmit> {
+    ) -> Option<Written> {
         let unsent = self.data_end().since(self.snd_nxt);
         let fin = self.fin_queued && !self.fin_sent;
         if unsent == 0 && !fin {
@@ -362,7 +383,7 @@ impl Conn {
         buf: &mut [u8],
         len: u32,
         fin: bool,
-    ) -> Option<Transmit> {
+    ) -> Option<Written> {
         let mss = self.window.mss;
         let seq = self.snd_nxt;
         let mut flags = ACK;
@@ -444,7 +465,7 @@ impl Conn {
     }
 
     /// Writes header, options and payload, and settles what is acknowledged.
-    fn emit(&mut self, host: &mut Host, now: Instant, buf: &mut [u8], plan: Plan) -> Option<Transmit> {
+    fn emit(&mut self, host: &mut Host, now: Instant, buf: &mut [u8], plan: Plan) -> Option<Written> {
         let mut options = OptionWriter::new();
         if self.agreed.timestamps {
             options.timestamps(self.timestamp(now), self.ts_recent);
@@ -473,7 +494,7 @@ impl Conn {
             debug_assert_eq!(copied, len as usize);
         }
         self.acknowledged(now);
-        Some(self.transmitted(total, plan.ecn, plan.gso_size))
+        Some(Written { len: total as u32, ecn: plan.ecn, gso_size: plan.gso_size.unwrap_or(0) })
     }
 
     /// All that has arrived is acknowledged by what is being sent.
@@ -515,10 +536,6 @@ impl Conn {
         let (key, seq, ack) = (self.key, self.snd_nxt, self.rcv_nxt);
         host.reply(Reply::Bare(Bare { key, seq, ack, flags, window, timestamps, sacks }));
         self.acknowledged(now);
-    }
-
-    fn transmitted(&self, len: usize, ecn: Ecn, gso_size: Option<u16>) -> Transmit {
-        Transmit { local: self.key.local_addr(), remote: self.key.remote_addr(), len, ecn, gso_size }
     }
 
     // The receive window.

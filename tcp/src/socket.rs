@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 
+use ff_flowmap::FlowKey;
+
 use crate::congestion::Algorithm;
 
 /// Names a connection. Stays unique when the engine's slot is used again.
@@ -263,10 +265,8 @@ pub struct SegmentMeta {
 /// A segment that `poll_transmit` has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// Our end: source address and port.
-    pub local: SocketAddr,
-    /// The peer's end.
-    pub remote: SocketAddr,
+    /// Our end and the peer's.
+    pub key: FlowKey,
     /// Bytes written: TCP header, options, payload.
     pub len: usize,
     /// Congestion bits for the IP header.
@@ -274,6 +274,18 @@ pub struct Transmit {
     /// `Some(mss)`: the payload is longer than `mss` and is to be cut into
     /// segments of `mss` bytes, by the device or in software.
     pub gso_size: Option<u16>,
+}
+
+impl Transmit {
+    /// Our end: source address and port.
+    pub fn local(&self) -> SocketAddr {
+        self.key.local_addr()
+    }
+
+    /// The peer's end.
+    pub fn remote(&self) -> SocketAddr {
+        self.key.remote_addr()
+    }
 }
 
 /// An ICMP or ICMPv6 error about a flow of ours.

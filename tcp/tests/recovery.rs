@@ -160,7 +160,7 @@ fn reordering_up_to_64_segments_costs_no_time_out() {
             let mut buf = vec![0; 2_000];
             let now = Instant(p.now);
             while let Some(t) = p.a.poll_transmit(now, &mut buf) {
-                let packet = Packet { src: t.local, dst: t.remote, ecn: 0, tcp: buf[..t.len].to_vec() };
+                let packet = Packet { src: t.local(), dst: t.remote(), ecn: 0, tcp: buf[..t.len].to_vec() };
                 n += 1;
                 if n.is_multiple_of(100) && payload_len(&packet) > 0 {
                     held.push((n + depth as u32, packet));
@@ -360,7 +360,7 @@ fn an_ecn_echo_reduces_the_window_once_and_is_answered_with_cwr() {
         let mut buf = vec![0; 2_000];
         while let Some(t) = p.a.poll_transmit(Instant(p.now), &mut buf) {
             let mut packet =
-                Packet { src: t.local, dst: t.remote, ecn: t.ecn.bits(), tcp: buf[..t.len].to_vec() };
+                Packet { src: t.local(), dst: t.remote(), ecn: t.ecn.bits(), tcp: buf[..t.len].to_vec() };
             if marked == 0 && payload_len(&packet) > 0 {
                 assert_eq!(packet.ecn, 2, "data is sent as ECT(0)");
                 packet.ecn = 3;

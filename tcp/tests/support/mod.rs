@@ -280,7 +280,7 @@ impl Pair {
                     self.link.send(
                         self.now,
                         to,
-                        Packet { src: t.local, dst: t.remote, ecn: t.ecn.bits(), tcp },
+                        Packet { src: t.local(), dst: t.remote(), ecn: t.ecn.bits(), tcp },
                     );
                 }
                 n += 1;

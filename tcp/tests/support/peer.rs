@@ -166,7 +166,7 @@ impl Mixed {
                 self.link.send(
                     self.now,
                     End::A,
-                    Packet { src: t.local, dst: t.remote, ecn: t.ecn.bits(), tcp },
+                    Packet { src: t.local(), dst: t.remote(), ecn: t.ecn.bits(), tcp },
                 );
             }
         }

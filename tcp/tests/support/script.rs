@@ -188,7 +188,7 @@ impl Script {
             len: b.len() - header,
             win: u16::from_be_bytes([b[14], b[15]]),
             ecn: t.ecn.bits(),
-            remote_port: t.remote.port(),
+            remote_port: t.remote().port(),
             ..Out::default()
         };
         if b[13] & 2 != 0 {
