@@ -101,7 +101,7 @@ impl Process {
                 break;
             };
             for tcp in segments(&self.buf[..t.len], t.gso_size) {
-                link.send(now, to, Packet { src: t.local, dst: t.remote, ecn: t.ecn.bits(), tcp });
+                link.send(now, to, Packet { src: t.local(), dst: t.remote(), ecn: t.ecn.bits(), tcp });
             }
         }
         while let Some(event) = engine.poll_event() {
