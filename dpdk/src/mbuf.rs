@@ -53,6 +53,15 @@ pub(crate) unsafe fn next_segment(mbuf: NonNull<sys::rte_mbuf>) -> Option<NonNul
     unsafe { NonNull::new(*field::<*mut sys::rte_mbuf>(mbuf, sys::FF_MBUF_NEXT)) }
 }
 
+/// Length of the packet that an mbuf begins.
+///
+/// # Safety
+/// `mbuf` points to an mbuf that nobody writes to now.
+pub(crate) unsafe fn packet_len_of(mbuf: NonNull<sys::rte_mbuf>) -> u32 {
+    // SAFETY: per the caller; the field is 32 bits wide.
+    unsafe { *field::<u32>(mbuf, sys::FF_MBUF_PKT_LEN) }
+}
+
 /// What a device found out about a checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checksum {

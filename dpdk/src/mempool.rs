@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
+use std::hash::Hash;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -291,15 +292,69 @@ impl Mempool {
     }
 }
 
-/// Mbufs that are linked with another one. A free mbuf never is.
+/// A buffer as it was found: what it is linked to, and the length of the packet that it begins.
+struct Found<T> {
+    object: T,
+    next: Option<T>,
+    packet_len: u32,
+}
+
+/// Mbufs that a driver keeps as a chain, of a pool that nobody is using now.
 fn chained(objects: &[NonNull<sys::rte_mbuf>]) -> HashSet<NonNull<sys::rte_mbuf>> {
-    let mut found = HashSet::new();
-    for &object in objects {
+    let found = objects.iter().map(|&object| {
         // SAFETY: an mbuf of a pool that nobody is using now.
-        if let Some(next) = unsafe { mbuf::next_segment(object) } {
-            found.insert(object);
-            found.insert(next);
+        let (next, packet_len) = unsafe { (mbuf::next_segment(object), mbuf::packet_len_of(object)) };
+        Found { object, next, packet_len }
+    });
+    in_chain(&found.collect::<Vec<_>>())
+}
+
+/// The members of the chain. A free mbuf is not linked with another one.
+///
+/// net_tap replaces the first of its chain, which holds the packet that has just come, by an empty one, links that to
+/// the second, and only then cuts the packet off. A process that is killed between these two leaves two that are linked
+/// to the second, and the one with a packet is not the driver's any more.
+fn in_chain<T: Copy + Eq + Hash>(found: &[Found<T>]) -> HashSet<T> {
+    let mut pristine_before = HashSet::new();
+    for link in found.iter().filter(|link| link.packet_len == 0) {
+        pristine_before.extend(link.next);
+    }
+    let mut chain = HashSet::new();
+    for link in found {
+        let Some(next) = link.next else { continue };
+        if link.packet_len == 0 || !pristine_before.contains(&next) {
+            chain.insert(link.object);
+            chain.insert(next);
         }
     }
-    found
+    chain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(object: u8, next: u8, packet_len: u32) -> Found<u8> {
+        Found { object, next: Some(next).filter(|next| *next != 0), packet_len }
+    }
+
+    fn members(found: &[Found<u8>]) -> Vec<u8> {
+        let mut members: Vec<u8> = in_chain(found).into_iter().collect();
+        members.sort_unstable();
+        members
+    }
+
+    #[test]
+    fn a_driver_keeps_its_chain_and_nothing_else() {
+        let rest = || [found(2, 3, 0), found(3, 4, 0), found(4, 0, 0), found(7, 0, 0), found(8, 0, 300)];
+        // At rest, and with a packet read into the first one that is still the driver's.
+        for packet_len in [0, 60] {
+            let all: Vec<_> = rest().into_iter().chain([found(1, 2, packet_len), found(9, 0, 0)]).collect();
+            assert_eq!(members(&all), [1, 2, 3, 4]);
+        }
+        // Killed with the replacement in its place, and the packet not yet cut off.
+        let all: Vec<_> = rest().into_iter().chain([found(1, 2, 60), found(9, 2, 0)]).collect();
+        assert_eq!(members(&all), [2, 3, 4, 9]);
+        assert!(members(&[found(1, 0, 0), found(2, 0, 60)]).is_empty());
+    }
 }
