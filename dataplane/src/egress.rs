@@ -29,11 +29,14 @@ pub(crate) fn tso_payload_max(capabilities: &Capabilities) -> u32 {
 }
 
 impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
-    /// Sends what TCP has to send. True if the pass's share was used up.
+    /// Sends what TCP has to send. True if something may be left: the pass's share was used up, or the memory for
+    /// frames. Frames come back without a word, so only another pass finds out.
     pub(crate) fn send_segments(&mut self) -> bool {
         let tso = self.config.engine.tso_max_bytes > 0;
         for _ in 0..SEGMENTS_PER_PASS {
-            let Some(mut frame) = self.spare.take().or_else(|| self.io.alloc()) else { return false };
+            let Some(mut frame) = self.spare.take().or_else(|| self.io.alloc()) else {
+                return self.engine.may_transmit();
+            };
             // Room for the longest segment of either family: that of IPv4, 20 bytes longer than that of IPv6. The
             // engine sends nothing into less, and does not come back to it by itself. In a frame that just holds a
             // packet there is so much only behind the shorter header.

@@ -11,9 +11,9 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     /// the timers that are due, sends what is ready (bounded), and writes the worker's words.
     pub fn pass(&mut self, now: Instant) -> PassReport {
         let rx = self.take(now);
-        let share_used = self.send_segments();
+        let unsent = self.send_segments();
         let tx = self.io.flush().sent;
-        self.end_pass(rx, tx, share_used)
+        self.end_pass(rx, tx, unsent)
     }
 
     /// A pass that sends nothing. For a program that acts on the events at once and then calls
@@ -37,13 +37,13 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         rx
     }
 
-    fn end_pass(&mut self, rx: usize, tx: usize, share_used: bool) -> PassReport {
+    fn end_pass(&mut self, rx: usize, tx: usize, unsent: bool) -> PassReport {
         self.collect_tcp_events();
         let report = PassReport {
             rx,
             tx,
             events: !self.events.is_empty(),
-            more: share_used || rx >= BURST || self.ip.has_looped(),
+            more: unsent || rx >= BURST || self.ip.has_looped(),
         };
         self.report.end(&report);
         self.report_if_due();

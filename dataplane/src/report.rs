@@ -110,6 +110,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         self.ip.drops.add(DropReason::TxFull, io.tx_dropped - before.tx_dropped);
         self.ip.drops.add(DropReason::NoMbuf, io.no_memory - before.no_memory);
         self.ip.drops.add(DropReason::Oversize, io.rx_truncated - before.rx_truncated);
+        self.ip.drops.add(DropReason::Vlan, io.rx_vlan - before.rx_vlan);
         let tcp = self.engine.counters();
         let full = [
             tcp.drop_syn_backlog + tcp.drop_syn_accept_queue + tcp.drop_ack_accept_queue,

@@ -517,6 +517,11 @@ impl<I: FlowIndex> Engine<I> {
         }
     }
 
+    /// Whether [`poll_transmit`](Self::poll_transmit) might have a segment now.
+    pub fn may_transmit(&self) -> bool {
+        !self.host.replies.is_empty() || self.current.is_some() || !self.host.work.is_empty()
+    }
+
     // Time.
 
     /// When [`on_deadline`](Self::on_deadline) has something to do next.

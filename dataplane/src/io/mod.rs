@@ -154,7 +154,7 @@ pub struct IoCounters {
     pub forward_full: u64,
     /// Received frames longer than a buffer of the device; dropped.
     pub rx_truncated: u64,
-    /// Received frames with a VLAN tag, which the stack is not part of; dropped.
+    /// Received frames of a VLAN, which the stack is not part of; dropped.
     pub rx_vlan: u64,
     /// Times that no memory for a frame was left.
     pub no_memory: u64,

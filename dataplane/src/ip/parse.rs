@@ -27,6 +27,8 @@ pub const ETHERTYPE_ARP: u16 = 0x0806;
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_VLAN: u16 = 0x8100;
 const ETHERTYPE_QINQ: u16 = 0x88a8;
+/// The VLAN's identifier in a tag; the rest is priority.
+pub(crate) const VLAN_ID: u16 = 0x0fff;
 
 /// IP protocol number of ICMP.
 pub const ICMP: u8 = 1;
@@ -186,6 +188,11 @@ pub fn parse(frame: &[u8], own_mac: [u8; 6], rx: RxChecksum) -> Result<Parsed, D
     let mut l3 = ETHERNET_BYTES;
     if ethertype == ETHERTYPE_VLAN || ethertype == ETHERTYPE_QINQ {
         let tag: &[u8; 4] = frame.get(l3..).and_then(|f| f.first_chunk()).ok_or(DropReason::Truncated)?;
+        // Identifier 0 is a priority and no VLAN (IEEE 802.1Q, section 9.6). A frame of another network is not for
+        // the stack: its answer would go out untagged, into this one.
+        if u16::from_be_bytes([tag[0], tag[1]]) & VLAN_ID != 0 {
+            return Err(DropReason::Vlan);
+        }
         ethertype = u16::from_be_bytes([tag[2], tag[3]]);
         l3 += 4;
     }

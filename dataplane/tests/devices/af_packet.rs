@@ -246,6 +246,41 @@ pub fn offload() {
     assert_eq!(available(&mut primary, 0).0, 0, "every mbuf is back");
 }
 
+/// Of tagged frames only those with a priority and no VLAN arrive; the kernel takes the tag out of them.
+pub fn vlans() {
+    let (veth, instance) = (Veth::new(), Instance::new("afv"));
+    let _primary = primary(&instance, |_| Parts::default());
+    let sockets = Sockets::open(&veth);
+    let kernel = KernelEnd::open(&veth.peer, false);
+    let mut worker = Process::start(|channel| {
+        let mut io = sockets.attach(&instance, 0);
+        io.set_owned_queues(&[0, 1]);
+        channel.send(0);
+        let (mut burst, mut numbers) = (Vec::new(), Vec::new());
+        // A tag may lead a frame into the other queue.
+        until("all of them", || {
+            io.receive(&mut burst);
+            numbers.extend(datagrams(&mut burst).into_iter().map(|(_, number)| number));
+            numbers.len() as u64 + io.counters().rx_vlan == 6
+        });
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1, 9]);
+    });
+    worker.channel.receive();
+    let plain = |number| udp((PEER, 4000), STACK, number, 80);
+    let tagged = |tag: [u8; 4], number| {
+        let plain = plain(number);
+        [&plain[..12], &tag, &plain[12..]].concat()
+    };
+    assert!(kernel.send(&plain(0)));
+    assert!(kernel.send(&tagged([0x81, 0, 0xe0, 0], 1)));
+    for (tag, number) in [([0x81, 0, 0, 7], 2), ([0x81, 0, 0xef, 0xff], 3), ([0x88, 0xa8, 0, 7], 4)] {
+        assert!(kernel.send(&tagged(tag, number)));
+    }
+    assert!(kernel.send(&plain(9)));
+    worker.join();
+}
+
 /// A frame of the stack's own goes to another worker, and what came out of an inbox goes on to the next: as a record of
 /// a connection does, and a packet that arrives after it.
 pub fn forwards_frames_of_every_kind() {

@@ -38,6 +38,7 @@ fn main() {
         ("wire_kills", wire_rings::kills),
         ("af_packet_queues", af_packet::queues_share_the_flows),
         ("af_packet_offload", af_packet::offload),
+        ("af_packet_vlans", af_packet::vlans),
         ("af_packet_forwards", af_packet::forwards_frames_of_every_kind),
         ("af_packet_handover_and_kill", af_packet::handover_and_kill),
     ]);

@@ -12,6 +12,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::vnet;
+use crate::ip::parse::VLAN_ID;
 
 /// Frames and frame sizes of the rings of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,7 +227,8 @@ impl Mapped {
             start,
             len,
             is_whole: fits && header.tp_snaplen == header.tp_len,
-            is_tagged: status & STATUS_VLAN_VALID != 0,
+            // The kernel has taken the tag out of the frame. Identifier 0 is a priority and no VLAN.
+            is_tagged: status & STATUS_VLAN_VALID != 0 && header.tp_vlan_tci & VLAN_ID != 0,
             l4_is_good: vnet.l4_is_good || status & (STATUS_CSUM_NOT_READY | STATUS_CSUM_VALID) != 0,
             merged_mss: vnet.merged_mss,
         })
@@ -322,7 +324,7 @@ pub(super) struct Arrived {
     pub len: usize,
     /// It was not cut off.
     pub is_whole: bool,
-    /// It carried a VLAN tag.
+    /// It carried the tag of a VLAN.
     pub is_tagged: bool,
     /// Its TCP or UDP checksum needs no verification.
     pub l4_is_good: bool,

@@ -83,13 +83,18 @@ fn padding_is_not_part_of_the_packet() {
 }
 
 #[test]
-fn one_vlan_tag_is_skipped_and_two_are_not() {
+fn a_priority_tag_is_skipped_and_other_networks_are_not_ours() {
     let plain = v4(17, &[], &UDP_HEADER);
     let tagged = |tags: &[[u8; 4]]| [&plain[..12], &tags.concat(), &plain[12..]].concat();
-    let parsed = read(&tagged(&[[0x81, 0, 0, 7]])).expect("well-formed");
-    assert_eq!((parsed.l3, parsed.class), (18, Class::Udp));
-    assert_eq!(reason(&tagged(&[[0x88, 0xa8, 0, 7], [0x81, 0, 0, 7]])), DropReason::Vlan);
-    assert_eq!(reason(&tagged(&[[0x81, 0, 0, 7]])[..16]), DropReason::Truncated);
+    for tag in [[0x81, 0, 0, 0], [0x81, 0, 0xe0, 0], [0x81, 0, 0x10, 0], [0x88, 0xa8, 0x20, 0]] {
+        let parsed = read(&tagged(&[tag])).expect("well-formed");
+        assert_eq!((parsed.l3, parsed.class), (18, Class::Udp));
+    }
+    for tag in [[0x81, 0, 0, 7], [0x81, 0, 0xe0, 1], [0x81, 0, 0x0f, 0xff], [0x88, 0xa8, 8, 0]] {
+        assert_eq!(reason(&tagged(&[tag])), DropReason::Vlan, "{tag:x?}");
+    }
+    assert_eq!(reason(&tagged(&[[0x88, 0xa8, 0, 0], [0x81, 0, 0, 0]])), DropReason::Vlan, "two");
+    assert_eq!(reason(&tagged(&[[0x81, 0, 0, 0]])[..16]), DropReason::Truncated);
 }
 
 #[test]
