@@ -128,7 +128,11 @@ fn sleep(mut process: Guard, wait: &Wait<'_>, waker: RawFd, now: Instant) -> Out
         }
         fds.extend(wait_fds.iter().map(|&fd| pollfd { fd, events: POLLIN, revents: 0 }));
     }
-    if until <= now.0 {
+    // With `idle_sleep=0` the operator gives the CPU for the time that a wake-up takes: only a look.
+    let only_looks = process.stack.is_some() && process.idle_step_us == 0;
+    if only_looks {
+        until = now.0;
+    } else if until <= now.0 {
         return Ok(false);
     }
     if let Some(stack) = &mut process.stack {

@@ -1,4 +1,4 @@
-//! `scripts/bench stack`: the stack alone, see [`stack`].
+//! `scripts/bench stack`: the stack alone, see [`stack`]. `scripts/bench wake`: sleeping and attaching, see [`wake`].
 //!
 //! `scripts/bench nginx`: the same stock nginx over the kernel's stack and over ours, side by side in one run.
 //!
@@ -12,6 +12,7 @@
 mod measure;
 mod report;
 mod stack;
+mod wake;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,15 @@ enum What {
         #[arg(long, value_delimiter = ',', default_value = "memory,file")]
         objects: Vec<String>,
     },
+    /// What sleeping costs and saves, and what an attach takes.
+    Wake {
+        /// As JSON, for programs.
+        #[arg(long)]
+        json: bool,
+        /// Rounds; the figures are medians over them.
+        #[arg(long, default_value_t = 5)]
+        rounds: u32,
+    },
     /// The stack alone, in memory, beside smoltcp.
     Stack {
         /// As JSON, for programs.
@@ -71,6 +81,11 @@ fn main() -> ExitCode {
             leftovers::remove_all(&binaries.ffctl());
             let rows = nginx(&binaries, &Run { rounds, seconds, servers, objects });
             rows.map(|rows| if json { report::json(&rows) + "\n" } else { report::table(&rows) })
+        }
+        What::Wake { json, rounds } => {
+            leftovers::remove_all(&binaries.ffctl());
+            wake::measure(&binaries, rounds)
+                .map(|figures| if json { figures.json() + "\n" } else { figures.table() })
         }
         What::Stack { json, quick } => stack::measure(&binaries, quick)
             .map(|figures| if json { figures.json() + "\n" } else { figures.table() }),
