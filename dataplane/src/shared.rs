@@ -28,8 +28,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The share of worker `worker` of an instance, whose process is `owner`. `is_dead` says whether another
-    /// process has ended. UDP flows age after `udp_idle_us`.
+    /// The share of worker `worker` of an instance, whose process is `owner`. UDP flows age after
+    /// `udp_idle_us`.
     ///
     /// The view holds the other workers of the same generation; the coordinator's words add other
     /// generations during a reload.
@@ -40,7 +40,6 @@ impl Shared {
         instance: &Instance<'static>,
         worker: WorkerRef,
         owner: Owner,
-        is_dead: impl Fn(Owner) -> bool + Send + 'static,
         udp_idle_us: u64,
     ) -> Result<Self, InstanceError> {
         let (slot, index) = (usize::from(worker.slot), usize::from(worker.index));
@@ -55,7 +54,7 @@ impl Shared {
             });
         }
         Ok(Self {
-            neighbours: instance.neighbour_writer(owner, is_dead)?,
+            neighbours: instance.neighbour_writer(owner)?,
             udp_table: Some(instance.udp_writer(slot, index, owner, udp_idle_us)?),
             words: directory.worker(slot, index),
             view,
@@ -84,7 +83,7 @@ impl Shared {
         format_neighbours(memory.region(), NEIGHBOURS_ALONE, hash_key)?;
         let owner = Owner { epoch: 1, pid: std::process::id() };
         Ok(Self {
-            neighbours: NeighbourWriter::open(memory.region(), owner, |_| false)?,
+            neighbours: NeighbourWriter::open(memory.region(), owner)?,
             udp_table: None,
             words: None,
             view: View::alone(WorkerRef { slot: 0, index: 0 }),

@@ -232,7 +232,7 @@ fn what_one_worker_learns_the_other_knows() {
             config.worker_count = 2;
             let owner = Owner { epoch: 1, pid: 100 + u32::from(index) };
             let mut shared = Shared::alone([1; 16]).expect("memory of our own");
-            shared.neighbours = NeighbourWriter::open(memory.region(), owner, |_| false).expect("opened");
+            shared.neighbours = NeighbourWriter::open(memory.region(), owner).expect("opened");
             let io = net.attach(stack_port, config.worker, &[index]);
             Stack::new(config, io, HeapIndex::new([1; 16]), shared)
         })

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | [`header`] | its creator | everybody | "not finished" |
 //! | [`TcpTableWriter`], [`UdpTableWriter`] | the worker | every process, no lock | next writer resets, or the primary reclaims |
-//! | [`NeighbourWriter`] | every worker, a lock word for each bucket | every process, no lock | the dead owner's lock is taken over |
+//! | [`NeighbourWriter`] | every worker, a lock word for each bucket | every process, no lock | who has seen it die takes its lock back |
 //!
 //! Times are microseconds of CLOCK_MONOTONIC. `unsafe` is in [`memory`] alone.
 

@@ -330,21 +330,17 @@ impl<'m> Instance<'m> {
         Ok(Neighbours::open(self.layout.neighbours(self.region)?)?)
     }
 
-    /// The host's neighbour table, for a process that learns. `is_dead` says
-    /// whether a process has ended (see [`NeighbourWriter::open`]).
-    pub fn neighbour_writer(
-        &self,
-        owner: Owner,
-        is_dead: impl Fn(Owner) -> bool + Send + 'static,
-    ) -> Result<NeighbourWriter<'m>, InstanceError> {
-        Ok(NeighbourWriter::open(self.layout.neighbours(self.region)?, owner, is_dead)?)
+    /// The host's neighbour table, for a process that learns.
+    pub fn neighbour_writer(&self, owner: Owner) -> Result<NeighbourWriter<'m>, InstanceError> {
+        Ok(NeighbourWriter::open(self.layout.neighbours(self.region)?, owner)?)
     }
 
-    /// Takes back what the dead process `dead` owned in the tables of a worker.
-    /// True if it owned any of them.
+    /// Takes back what the dead process `dead` owned: the tables of a worker,
+    /// and locks in the neighbour table. True if it owned any table.
     pub fn reclaim_tables(&self, slot: usize, worker: usize, dead: Owner) -> Result<bool, InstanceError> {
         let tcp = self.tcp_reader(slot, worker)?.reclaim(dead);
         let udp = self.udp_reader(slot, worker)?.reclaim(dead);
+        self.neighbours()?.reclaim(dead);
         Ok(tcp | udp)
     }
 }

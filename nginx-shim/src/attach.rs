@@ -187,7 +187,7 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
     let words =
         instance.directory().worker(usize::from(plan.slot), usize::from(plan.index)).ok_or_else(place)?;
     let table = instance.tcp_writer(usize::from(plan.slot), usize::from(plan.index), owner)?;
-    let shared = Shared::of_instance(&instance, me, owner, is_dead, u64::from(plan.udp_idle_ms) * 1_000)?;
+    let shared = Shared::of_instance(&instance, me, owner, u64::from(plan.udp_idle_ms) * 1_000)?;
     let config = plan::stack_config(&plan, &instance.secrets());
     let stack = device::stack(eal, &plan, descriptors, config, table, shared)?;
     let started = clock::now();
@@ -226,13 +226,6 @@ fn attach(environment: &Environment, role: Role) -> Result<(), AttachError> {
         let _ = connection.recv::<Reply>(CONTROL_TIMEOUT);
     }
     Ok(())
-}
-
-/// Whether the process that owns something has ended.
-fn is_dead(owner: Owner) -> bool {
-    // SAFETY: signal 0 only asks.
-    let result = unsafe { libc::kill(owner.pid as libc::pid_t, 0) };
-    result != 0 && crate::failure::errno() == libc::ESRCH
 }
 
 /// Opens what the master bound: listeners, and datagram sockets. Of datagram sockets that share a place by

@@ -33,7 +33,7 @@ pub fn worker(
     queues: &[u16],
 ) -> WorkerStack {
     let owner = Owner { epoch: 1 + u32::from(at.slot), pid: 100 + u32::from(at.index) };
-    let shared = Shared::of_instance(instance, at, owner, |_| false, 10_000_000).expect("opened");
+    let shared = Shared::of_instance(instance, at, owner, 10_000_000).expect("opened");
     let (slot, index) = (usize::from(at.slot), usize::from(at.index));
     let flows = instance.tcp_writer(slot, index, owner).expect("opened");
     let io = net.attach(port, at, queues);

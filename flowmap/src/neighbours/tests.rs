@@ -13,7 +13,7 @@ fn table(capacity: u32) -> HeapMemory {
 }
 
 fn writer(memory: &HeapMemory, pid: u32) -> NeighbourWriter<'_> {
-    NeighbourWriter::open(memory.region(), Owner { epoch: 1, pid }, |_| false).unwrap()
+    NeighbourWriter::open(memory.region(), Owner { epoch: 1, pid }).unwrap()
 }
 
 fn ip(n: u32) -> IpAddr {

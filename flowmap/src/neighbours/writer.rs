@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use super::{
-    CHANGES, CONFIRMED, EVICTED, IP, LINK, LOCK, Neighbour, NeighbourState, Neighbours, PROBED, PROBES,
-    SEQUENCE, Sought, TAGS, WAYS, read_words,
+    BUCKET_LINES, CHANGES, CONFIRMED, EVICTED, IP, LINK, LOCK, Neighbour, NeighbourState, Neighbours, PROBED,
+    PROBES, SEQUENCE, Sought, TAGS, WAYS, read_words,
 };
 use crate::memory::{Line, Region};
 use crate::owner::Owner;
@@ -60,28 +60,18 @@ pub enum Learned {
 
 /// The neighbour table with the right to write: one for each process that
 /// learns addresses, any number of them at once.
+#[derive(Debug)]
 pub struct NeighbourWriter<'m> {
     table: Neighbours<'m>,
     owner: Owner,
-    is_dead: Box<dyn Fn(Owner) -> bool + Send>,
-}
-
-impl std::fmt::Debug for NeighbourWriter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NeighbourWriter").field("owner", &self.owner).finish_non_exhaustive()
-    }
 }
 
 impl<'m> NeighbourWriter<'m> {
-    /// Opens the table in `region` for the process `owner`. `is_dead` says
-    /// whether another process has ended: only then is its lock taken over. It
-    /// is asked rarely, and must not say yes of a living process.
-    pub fn open(
-        region: Region<'m>,
-        owner: Owner,
-        is_dead: impl Fn(Owner) -> bool + Send + 'static,
-    ) -> Result<Self, TableOpenError> {
-        Ok(Self { table: Neighbours::open(region)?, owner, is_dead: Box::new(is_dead) })
+    /// Opens the table in `region` for the process `owner`. A bucket in which
+    /// another one was killed takes nothing new until
+    /// [`Neighbours::reclaim`].
+    pub fn open(region: Region<'m>, owner: Owner) -> Result<Self, TableOpenError> {
+        Ok(Self { table: Neighbours::open(region)?, owner })
     }
 
     /// The table, for reading.
@@ -181,13 +171,7 @@ impl<'m> NeighbourWriter<'m> {
     fn locked<T>(&self, sought: &Sought, change: impl FnOnce(&'m [Line]) -> T) -> Option<T> {
         let bucket = self.table.bucket(sought);
         let lock = bucket[0].word(LOCK);
-        let mine = self.owner.word();
-        if let Err(held) = lock.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed) {
-            let dead =
-                Owner::from_word(held).filter(|holder| *holder != self.owner && (self.is_dead)(*holder))?;
-            lock.compare_exchange(dead.word(), mine, Ordering::Acquire, Ordering::Relaxed).ok()?;
-            mend(bucket);
-        }
+        lock.compare_exchange(0, self.owner.word(), Ordering::Acquire, Ordering::Relaxed).ok()?;
         let result = change(bucket);
         lock.store(0, Ordering::Release);
         Some(result)
@@ -246,7 +230,25 @@ fn write(bucket: &[Line], way: usize, sought: &Sought, mac: [u8; 6], state: Neig
     bucket[0].word(TAGS + way).store(sought.tag, Ordering::Release);
 }
 
-/// Frees what a dead writer left half written. Under the lock.
+impl Neighbours<'_> {
+    /// Unlocks what a *dead* writer left locked, and frees what it left half
+    /// written; says how many buckets that were. The caller knows from a pidfd
+    /// that `dead` is dead: as long as its word is in a lock, nobody else
+    /// touches that bucket.
+    pub fn reclaim(&self, dead: Owner) -> usize {
+        let locked = |bucket: &&[Line]| bucket[0].word(LOCK).load(Ordering::Acquire) == dead.word();
+        self.lines
+            .chunks_exact(BUCKET_LINES)
+            .filter(locked)
+            .inspect(|bucket| {
+                mend(bucket);
+                bucket[0].word(LOCK).store(0, Ordering::Release);
+            })
+            .count()
+    }
+}
+
+/// Frees what a dead writer left half written. Under its lock.
 fn mend(bucket: &[Line]) {
     for way in 0..WAYS {
         if read_words(&bucket[1 + way]).is_none() {

@@ -55,7 +55,7 @@ fn every_table_is_its_own() {
             udp.record(&key, 5).unwrap();
         }
     }
-    let learner = instance.neighbour_writer(owner, |_| false).unwrap();
+    let learner = instance.neighbour_writer(owner).unwrap();
     learner.learn("198.18.0.1".parse().unwrap(), [1; 6], true, 0);
     for slot in 0..4 {
         for worker in 0..2 {
