@@ -8,6 +8,7 @@ mod descriptor;
 mod file;
 mod message;
 mod process;
+mod program;
 mod ready;
 mod signal;
 mod socket;

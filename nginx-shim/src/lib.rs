@@ -15,6 +15,7 @@ mod address;
 mod attach;
 mod batch;
 mod calls;
+mod children;
 mod clock;
 mod description;
 mod environment;

@@ -50,10 +50,35 @@ fn forget(process: &mut Process, fd: RawFd, entry: Entry) -> bool {
     }
 }
 
+/// Makes `to` a duplicate of `from`, in the kernel by `real` and for us. The number may be one that we keep for a later
+/// socket: it is taken out of the pool before the kernel puts something else there, and nobody gets it meanwhile.
+pub fn duplicate_onto(from: RawFd, to: RawFd, real: impl FnOnce() -> c_int) -> c_int {
+    if table::get(from).is_none() && table::get(to).is_none() {
+        return real();
+    }
+    let mut process = process::lock();
+    let kept = table::get(to) == Some(Entry::Kept);
+    if kept {
+        process.placeholders.lose(to);
+    }
+    let new = real();
+    if new >= 0 {
+        duplicated_locked(&mut process, from, to);
+    } else if kept {
+        let errno = failure::errno();
+        process.placeholders.give(to);
+        failure::set_errno(errno);
+    }
+    new
+}
+
 /// `to` has become a duplicate of `from` in the kernel: makes it so for us.
 pub fn duplicated(from: RawFd, to: RawFd) {
-    let mut process = process::lock();
-    replaced_locked(&mut process, to);
+    duplicated_locked(&mut process::lock(), from, to);
+}
+
+fn duplicated_locked(process: &mut Process, from: RawFd, to: RawFd) {
+    replaced_locked(process, to);
     match table::get(from) {
         Some(Entry::Socket { description, .. }) if table::fits(to) => {
             if let Some(entry) = process.descriptions.get_mut(description as usize) {
@@ -174,7 +199,20 @@ pub unsafe fn ioctl(fd: RawFd, request: c_ulong, arg: *mut c_void) -> Outcome<c_
     }
 }
 
-/// `close_range` without flags, and `closefrom`: lets go what is ours in the range, and says which parts of it
+/// `close_range` with CLOSE_RANGE_CLOEXEC has marked a range in the kernel. The placeholders in it are all marked
+/// anyway; what the application sees of them is ours.
+pub fn mark_range(first: RawFd, last: RawFd) {
+    let mut process = process::lock();
+    for (_, entry) in table::range(first, last) {
+        if let Entry::Socket { description, pooled: true } = entry
+            && let Some(description) = process.descriptions.get_mut(description as usize)
+        {
+            description.cloexec = true;
+        }
+    }
+}
+
+/// `close_range` that closes, and `closefrom`: lets go what is ours in the range, and says which parts of it
 /// the real call has to close, so that what only we hold stays open.
 pub fn close_range(first: RawFd, last: RawFd) -> Vec<(RawFd, RawFd)> {
     let ours: Vec<(RawFd, Entry)> = table::range(first, last).collect();
@@ -205,4 +243,46 @@ pub fn close_range(first: RawFd, last: RawFd) -> Vec<(RawFd, RawFd)> {
         parts.push((from, last));
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_open(fd: RawFd) -> bool {
+        // SAFETY: F_GETFD takes no argument that matters.
+        unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) >= 0 }
+    }
+
+    /// A number of the pool that the application takes by `dup2` is out of the pool before it changes hands.
+    #[test]
+    fn a_kept_number_leaves_the_pool_before_it_is_replaced() {
+        let kept = {
+            let mut process = process::lock();
+            let fd = process.placeholders.take().expect("a placeholder");
+            process.placeholders.give(fd);
+            fd
+        };
+        assert_eq!(table::get(kept), Some(Entry::Kept));
+        // The kernel refuses: the number stays in the pool.
+        let refused = duplicate_onto(-1, kept, || {
+            assert_eq!(table::get(kept), None);
+            failure::set_errno(libc::EBADF);
+            -1
+        });
+        assert_eq!((refused, failure::errno()), (-1, libc::EBADF));
+        assert_eq!(table::get(kept), Some(Entry::Kept));
+        // It does it: nobody else has been given the number, before or after.
+        let new = duplicate_onto(0, kept, || {
+            assert_eq!(table::get(kept), None, "another thread would have been given it");
+            // SAFETY: no preconditions.
+            unsafe { libc::syscall(libc::SYS_dup2, 0, kept) as c_int }
+        });
+        assert_eq!(new, kept);
+        assert_eq!(table::get(kept), None);
+        assert_ne!(process::lock().placeholders.take().ok(), Some(kept));
+        assert!(is_open(kept));
+        // SAFETY: the test's own.
+        unsafe { libc::syscall(libc::SYS_close, kept) };
+    }
 }

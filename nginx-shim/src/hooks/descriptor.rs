@@ -21,14 +21,24 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if process::role() == process::Role::Inert || flags != 0 || first > last {
+    let cloexec = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;
+    let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE) as c_int;
+    if process::role() == process::Role::Inert || flags & !known != 0 || first > last {
         // SAFETY: passed through with the application's arguments.
         return unsafe { real::close_range(first, last, flags) };
     }
     let as_fd = |number: c_uint| number.min(c_int::MAX as c_uint) as c_int;
+    if cloexec {
+        // SAFETY: passed through with the application's arguments.
+        let result = unsafe { real::close_range(first, last, flags) };
+        if result == 0 {
+            descriptor::mark_range(as_fd(first), as_fd(last));
+        }
+        return result;
+    }
     for (first, last) in descriptor::close_range(as_fd(first), as_fd(last)) {
         // SAFETY: passed through with a part of the application's range.
-        let result = unsafe { real::close_range(first as c_uint, last as c_uint, 0) };
+        let result = unsafe { real::close_range(first as c_uint, last as c_uint, flags) };
         if result != 0 {
             return result;
         }
@@ -76,11 +86,8 @@ unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
         return -1;
     }
     // SAFETY: passed through with the application's arguments.
-    let new = unsafe { real::dup2(fd, to) };
-    if new >= 0 && fd != to && (table::get(fd).is_some() || table::get(to).is_some()) {
-        descriptor::duplicated(fd, to);
-    }
-    new
+    let real = || unsafe { real::dup2(fd, to) };
+    if fd == to { real() } else { descriptor::duplicate_onto(fd, to, real) }
 }
 
 #[unsafe(no_mangle)]
@@ -89,11 +96,7 @@ unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
         return -1;
     }
     // SAFETY: passed through with the application's arguments.
-    let new = unsafe { real::dup3(fd, to, flags) };
-    if new >= 0 && (table::get(fd).is_some() || table::get(to).is_some()) {
-        descriptor::duplicated(fd, to);
-    }
-    new
+    descriptor::duplicate_onto(fd, to, || unsafe { real::dup3(fd, to, flags) })
 }
 
 #[unsafe(no_mangle)]

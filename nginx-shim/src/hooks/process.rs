@@ -1,10 +1,10 @@
-//! fork, exec, exit, and giving up root.
+//! fork, exit, and giving up root. What starts other programs is in `program`.
 
 use std::sync::OnceLock;
 
 use libc::{c_char, c_int, c_void, gid_t, pid_t, size_t, uid_t};
 
-use crate::{attach, batch, exit, master, real};
+use crate::{attach, batch, exit, real};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> pid_t {
@@ -28,42 +28,6 @@ unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
 unsafe extern "C" fn vfork() -> pid_t {
     // SAFETY: passed through; the handlers of `pthread_atfork` do our part.
     unsafe { real::fork() }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execve(
-    path: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> c_int {
-    // SAFETY: the application's arguments; the environment is null or ends in null.
-    unsafe { master::with_environment(envp, |envp| real::execve(path, argv, envp)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execvpe(
-    file: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-) -> c_int {
-    // SAFETY: the application's arguments; the environment is null or ends in null.
-    unsafe { master::with_environment(envp, |envp| real::execvpe(file, argv, envp)) }
-}
-
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-    // SAFETY: `environ` is the process's environment.
-    unsafe { execve(path, argv, environ) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-    // SAFETY: `environ` is the process's environment.
-    unsafe { execvpe(file, argv, environ) }
 }
 
 #[unsafe(no_mangle)]

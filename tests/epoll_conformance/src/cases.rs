@@ -1,5 +1,6 @@
 //! The cases, and what they have in common.
 
+mod children;
 mod descriptors;
 mod epoll;
 mod options;
@@ -118,6 +119,7 @@ pub fn run(address: SocketAddr, socket: &str) {
         ("epoll", epoll::CASES),
         ("stream", stream::CASES),
         ("descriptors", descriptors::CASES),
+        ("children", children::CASES),
         ("options", options::CASES),
         ("udp", udp::CASES),
     ];

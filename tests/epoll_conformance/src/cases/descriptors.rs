@@ -1,5 +1,7 @@
 //! What a descriptor is: duplicates, flags, numbers.
 
+use libc::c_int;
+
 use super::{Case, World, done, show};
 use crate::sys;
 
@@ -7,6 +9,8 @@ pub const CASES: &[Case] = &[
     ("flags", flags),
     ("duplicates", duplicates),
     ("dup2", dup2),
+    ("dup2 onto a closed number", dup2_closed),
+    ("close_range", close_range),
     ("numbers do not collide", numbers),
     ("it is a socket to fstat", stat),
     ("the limit of descriptors", limit),
@@ -71,6 +75,40 @@ fn dup2(world: &mut World) {
     println!("closed: {}", world.pump.ask(&format!("receive {a_id} 1")));
     let _ = sys::close(a);
     let _ = sys::close(null);
+}
+
+/// The number of a closed connection is free, whatever the library keeps beneath it.
+fn dup2_closed(world: &mut World) {
+    let (fd, _) = world.pair();
+    let _ = sys::close(fd);
+    // SAFETY: no preconditions.
+    println!("of nothing: {} {}", unsafe { libc::dup2(-1, fd) }, sys::name_of(sys::errno()));
+    println!("still closed: {}", done(sys::fcntl(fd, libc::F_GETFD, 0)));
+    // SAFETY: the name is a C string; dup2 has no preconditions.
+    let file = unsafe { libc::dup2(libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY), fd) };
+    println!("of a file: {}", file == fd);
+    let (other, id) = world.pair();
+    println!("the next connection has another: {}", other != fd);
+    println!("the file: {}", show(sys::read(fd, 3)));
+    println!("the connection: {}", show(sys::write(other, b"abc")));
+    println!("receive: {}", world.pump.ask(&format!("receive {id} 3")));
+    let _ = sys::close(fd);
+    let _ = sys::close(other);
+}
+
+fn close_range(world: &mut World) {
+    let (fd, id) = world.pair();
+    let range = |flags: libc::c_uint| {
+        // SAFETY: the descriptor is ours to close.
+        let result = unsafe { libc::close_range(fd as libc::c_uint, fd as libc::c_uint, flags as c_int) };
+        format!("{result}, FD_CLOEXEC {}", show(sys::fcntl(fd, libc::F_GETFD, 0)))
+    };
+    println!("marked: {}", range(libc::CLOSE_RANGE_CLOEXEC));
+    println!("still open: {}", show(sys::write(fd, b"abc")));
+    println!("receive: {}", world.pump.ask(&format!("receive {id} 3")));
+    println!("closed: {}", range(0));
+    println!("receive: {}", world.pump.ask(&format!("receive {id} 1")));
+    println!("unknown flag: {}", range(1 << 30));
 }
 
 fn numbers(world: &mut World) {
