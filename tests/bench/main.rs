@@ -1,4 +1,5 @@
 //! `scripts/bench stack`: the stack alone, see [`stack`]. `scripts/bench wake`: sleeping and attaching, see [`wake`].
+//! `scripts/bench handover`: reloads under load, see [`handover`].
 //!
 //! `scripts/bench nginx`: the same stock nginx over the kernel's stack and over ours, side by side in one run.
 //!
@@ -9,6 +10,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+mod handover;
 mod measure;
 mod report;
 mod stack;
@@ -50,6 +52,18 @@ enum What {
         #[arg(long, value_delimiter = ',', default_value = "memory,file")]
         objects: Vec<String>,
     },
+    /// Reloads on the in-memory wire under full load.
+    Handover {
+        /// As JSON, for programs.
+        #[arg(long)]
+        json: bool,
+        /// Reloads, one in two and a half seconds.
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=2_000))]
+        reloads: u16,
+        /// `worker_processes`, each with a queue.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+        workers: u8,
+    },
     /// What sleeping costs and saves, and what an attach takes.
     Wake {
         /// As JSON, for programs.
@@ -81,6 +95,11 @@ fn main() -> ExitCode {
             leftovers::remove_all(&binaries.ffctl());
             let rows = nginx(&binaries, &Run { rounds, seconds, servers, objects });
             rows.map(|rows| if json { report::json(&rows) + "\n" } else { report::table(&rows) })
+        }
+        What::Handover { json, reloads, workers } => {
+            leftovers::remove_all(&binaries.ffctl());
+            handover::measure(&binaries, workers.into(), reloads.into())
+                .map(|figures| if json { figures.json() + "\n" } else { figures.table() })
         }
         What::Wake { json, rounds } => {
             leftovers::remove_all(&binaries.ffctl());

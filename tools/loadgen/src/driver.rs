@@ -149,7 +149,8 @@ impl<N: Network> Driver<N> {
     }
 
     /// The network and what was counted, after the run.
-    pub fn into_parts(self) -> (N, Statistics) {
+    pub fn into_parts(mut self) -> (N, Statistics) {
+        self.statistics.end_interval();
         (self.network, self.statistics)
     }
 

@@ -72,8 +72,8 @@ pub struct Report {
     pub versions: BTreeMap<String, VersionLine>,
     /// Milliseconds of an interval of the timeline.
     pub timeline_ms: u64,
-    /// `[responses, failures, connected, latency_us_max]` for each interval from the start.
-    pub timeline: Vec<[u64; 4]>,
+    /// `[responses, failures, connected, latency_us_max, latency_us_p99]` for each interval from the start.
+    pub timeline: Vec<[u64; 5]>,
     /// What the client took.
     pub client: ClientCost,
     /// Frames.
@@ -221,7 +221,9 @@ impl Report {
             timeline: statistics
                 .timeline
                 .iter()
-                .map(|one| [one.responses, one.failures, one.connected, one.latency_us_max])
+                .map(|one| {
+                    [one.responses, one.failures, one.connected, one.latency_us_max, one.latency_us_p99]
+                })
                 .collect(),
             client,
             frames: Frames {

@@ -54,6 +54,8 @@ pub struct Interval {
     pub connected: u64,
     /// Longest latency of a response that completed in it, microseconds.
     pub latency_us_max: u64,
+    /// 99th percentile of those latencies, microseconds; of the running interval as it is when the next one begins.
+    pub latency_us_p99: u64,
 }
 
 /// A failure, for the report.
@@ -102,6 +104,8 @@ pub struct Statistics {
     pub versions: BTreeMap<String, Version>,
     /// Intervals from the start on; empty without one.
     pub timeline: Vec<Interval>,
+    /// Latencies of the last interval.
+    interval_latency_us: Histogram<u64>,
     /// The first failures.
     pub examples: Vec<Example>,
     /// Longest time between two responses within the window, on whichever connections.
@@ -131,6 +135,7 @@ impl Statistics {
             statuses: BTreeMap::new(),
             versions: BTreeMap::new(),
             timeline: Vec::new(),
+            interval_latency_us: histogram(),
             examples: Vec::new(),
             gap_us_max: 0,
             last_us: None,
@@ -168,6 +173,7 @@ impl Statistics {
         if let Some(interval) = self.interval(now_us) {
             interval.responses += 1;
             interval.latency_us_max = interval.latency_us_max.max(latency_us);
+            self.interval_latency_us.saturating_record(latency_us);
         }
         if let Some(version) = version {
             self.saw_version(now_us, opened_us, version);
@@ -251,10 +257,19 @@ impl Statistics {
         (self.window.from_us..=self.window.to_us).contains(&now_us)
     }
 
+    /// Settles the 99th percentile of the timeline's last interval.
+    pub fn end_interval(&mut self) {
+        if let Some(last) = self.timeline.last_mut() {
+            last.latency_us_p99 = self.interval_latency_us.value_at_quantile(0.99);
+            self.interval_latency_us.reset();
+        }
+    }
+
     fn interval(&mut self, now_us: u64) -> Option<&mut Interval> {
         let nth = now_us.saturating_sub(self.window.start_us).checked_div(self.interval_us)? as usize;
         let nth = nth.min(INTERVALS_MAX - 1);
         if self.timeline.len() <= nth {
+            self.end_interval();
             self.timeline.resize(nth + 1, Interval::default());
         }
         self.timeline.get_mut(nth)

@@ -15,6 +15,7 @@ fn run(change: impl FnOnce(&mut Statistics)) -> Report {
     let answer = Answer { job: Job { target: 0, intended_us: 900 }, response };
     statistics.answered(1_000, 500, &answer, Some("7"));
     change(&mut statistics);
+    statistics.end_interval();
     Report::new(head(), &statistics, ClientCost::default(), IoCounters::default())
 }
 
@@ -28,7 +29,7 @@ fn a_clean_run() {
     assert_eq!(json["errors"]["refused"], 0);
     assert_eq!(json["versions"]["7"]["opened_us"], serde_json::Value::Null);
     assert_eq!(json["versions"]["7"]["last_opened_us"], 500);
-    assert_eq!(json["timeline"][0], serde_json::json!([1, 0, 0, 100]));
+    assert_eq!(json["timeline"][0], serde_json::json!([1, 0, 0, 100, 100]));
     assert!(report.text().contains("errors: none"));
 }
 

@@ -103,11 +103,12 @@ fn the_timeline() {
     statistics.connected(1_050_000, 1_000_000);
     statistics.answered(1_250_000, 1_000_000, &answer(1_200_000), None);
     statistics.failed(1_299_999, 1_000_000, Failure::Reset, true);
+    statistics.end_interval();
     assert_eq!(statistics.timeline.len(), 3);
     assert_eq!(statistics.timeline[0], Interval { connected: 1, ..Interval::default() });
     assert_eq!(
         statistics.timeline[2],
-        Interval { responses: 1, failures: 1, connected: 0, latency_us_max: 50_000 }
+        Interval { responses: 1, failures: 1, connected: 0, latency_us_max: 50_000, latency_us_p99: 50_015 }
     );
 }
 
