@@ -103,16 +103,17 @@ impl Orders {
 impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
     /// The top of the pass: tells the others that we live, and does what they ask of us.
     pub(crate) fn read_orders(&mut self) {
+        let last_poll = self.report.last_poll(self.now);
         self.report.begin(self.now);
         let Some(mut orders) = self.orders.take() else { return };
-        self.follow(&mut orders);
+        self.follow(&mut orders, last_poll);
         if self.now >= orders.next_report {
             self.report_drain(&mut orders);
         }
         self.orders = Some(orders);
     }
 
-    fn follow(&mut self, orders: &mut Orders) {
+    fn follow(&mut self, orders: &mut Orders, last_poll: Instant) {
         if let Some(others) = orders.others() {
             self.view.others = others;
         }
@@ -144,7 +145,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
                         self.report_drain(orders);
                         orders.parked = true;
                     }
-                    queue.hand_to(orders.me, successor, self.now.0);
+                    queue.hand_to(orders.me, successor, last_poll.0);
                     if orders.parked {
                         self.publish_udp(Publication::Publishing { window: successor.epoch });
                     }

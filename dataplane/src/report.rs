@@ -47,6 +47,12 @@ impl Report {
         }
     }
 
+    /// At the top of a pass, before [`begin`](Self::begin): when packets were last looked for. A worker that sleeps
+    /// looks for them until it wakes.
+    pub(crate) fn last_poll(&self, now: Instant) -> Instant {
+        if self.was_busy { self.last_pass } else { now }
+    }
+
     /// At the top of a pass.
     pub(crate) fn begin(&mut self, now: Instant) {
         if let Some(words) = &self.words {

@@ -6,7 +6,9 @@ use ff_flowmap::Owner;
 use ff_handover::coordinator::{
     Accepted, Command, Fate, Firmness, Limits, NoFreeSlot, ReloadRequest, Words, accept,
 };
-use ff_handover::{EpochSlot, ReloadAction, ReloadEvent, ReloadState, WorkerCounter, WorkerGauge};
+use ff_handover::{
+    EpochSlot, QueueWords, ReloadAction, ReloadEvent, ReloadState, WorkerCounter, WorkerGauge,
+};
 use rustix::process::Signal;
 
 use crate::clock::now_us;
@@ -189,10 +191,8 @@ impl RunningInstance {
             }
             // Of the old generation: it was relieved.
             ReloadState::Draining | ReloadState::Reclaiming if line.attempt == ReloadState::Idle => {
-                let handover_us = self.pauses();
                 if let Some(begun) = self.attempts.of_old(generation.epoch) {
                     begun.settled_us.get_or_insert(now_us);
-                    begun.handover_us = handover_us;
                 }
             }
             ReloadState::GivingBack | ReloadState::EndingNew => {
@@ -284,19 +284,26 @@ impl RunningInstance {
         }
     }
 
-    /// How long the queues were without a consumer at their last handover.
-    fn pauses(&self) -> HandoverStatus {
+    /// How long the queues were without a consumer at their handover to generation `epoch`; `None` until all of its
+    /// workers have polled theirs.
+    fn pauses(&self, epoch: u32) -> Option<HandoverStatus> {
         let directory = self.parts.region.instance.directory();
-        let mut pauses: Vec<u64> = directory.queues().filter_map(|queue| queue.pause_us()).collect();
+        let of_epoch =
+            |queue: QueueWords<'_>| queue.owner().filter(|owner| owner.epoch == epoch).and(queue.pause_us());
+        let mut pauses: Vec<u64> = directory.queues().map(of_epoch).collect::<Option<_>>()?;
         pauses.sort_unstable();
-        match pauses.last() {
-            Some(&max) => HandoverStatus { p50: pauses[(pauses.len() - 1) / 2], max },
-            None => HandoverStatus::default(),
-        }
+        let max = *pauses.last()?;
+        Some(HandoverStatus { p50: pauses[(pauses.len() - 1) / 2], max })
     }
 
     /// What the generations of reloads under way have exchanged; it is gone with their workers.
     fn note_traffic(&mut self) {
+        if let Some(newest) = self.attempts.newest().map(|begun| begun.new.epoch)
+            && let Some(handover_us) = self.pauses(newest)
+            && let Some(begun) = self.attempts.of_new(newest)
+        {
+            begun.handover_us = handover_us;
+        }
         let directory = self.parts.region.instance.directory();
         let of_slot = |generation: EpochSlot| {
             (0..directory.worker_count())

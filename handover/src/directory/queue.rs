@@ -7,6 +7,7 @@ const OWNER: usize = 0;
 const LAST_TAKEN_US: usize = 1;
 const FIRST_POLL_US: usize = 2;
 const HANDOVERS: usize = 3;
+const POLLED_HANDOVERS: usize = 4;
 
 /// A receive queue: who may take packets from it.
 ///
@@ -36,13 +37,13 @@ impl<'m> QueueWords<'m> {
     }
 
     /// The owner `me` hands the queue to `successor`, after it has finished its
-    /// last burst. False if `me` no longer owned it: then `me` has been fenced
+    /// last burst, which it took at `last_taken_us`. False if `me` no longer owned it: then `me` has been fenced
     /// off as dead and must not touch the queue.
-    pub fn hand_to(&self, me: Owner, successor: Owner, now_us: u64) -> bool {
+    pub fn hand_to(&self, me: Owner, successor: Owner, last_taken_us: u64) -> bool {
         if !self.is_mine(me) {
             return false;
         }
-        self.line.word(LAST_TAKEN_US).store(now_us, Ordering::Relaxed);
+        self.line.word(LAST_TAKEN_US).store(last_taken_us, Ordering::Relaxed);
         self.exchange(me.word(), successor)
     }
 
@@ -56,21 +57,29 @@ impl<'m> QueueWords<'m> {
     /// knows from a pidfd that `dead` is dead: a living owner is never raced.
     /// False if the queue is not of `dead` (it was handed over just before).
     pub fn take_from_dead(&self, dead: Owner, successor: Owner) -> bool {
-        self.exchange(dead.word(), successor)
+        let taken = self.exchange(dead.word(), successor);
+        if taken {
+            // Nobody knows when the dead one took its last packet.
+            self.line.word(LAST_TAKEN_US).store(0, Ordering::Relaxed);
+        }
+        taken
     }
 
     /// The new owner says when it first polled the queue, once for each
     /// handover.
     pub fn first_poll(&self, now_us: u64) {
         self.line.word(FIRST_POLL_US).store(now_us, Ordering::Relaxed);
+        self.line.word(POLLED_HANDOVERS).store(self.handovers(), Ordering::Release);
     }
 
-    /// How long the queue was without a consumer at its last handover, as far
-    /// as old and new owner have said so.
+    /// How long the queue was without a consumer at its last handover. `None`
+    /// as long as the new owner has not polled it, and when nobody gave it away.
     pub fn pause_us(&self) -> Option<u64> {
+        let polled = self.line.word(POLLED_HANDOVERS).load(Ordering::Acquire);
         let last = self.line.word(LAST_TAKEN_US).load(Ordering::Relaxed);
         let first = self.line.word(FIRST_POLL_US).load(Ordering::Relaxed);
-        (last != 0 && first >= last).then(|| first - last)
+        // Two processes, each with the clock that it read at the top of its pass.
+        (last != 0 && polled == self.handovers()).then(|| first.saturating_sub(last))
     }
 
     /// Changes of the owner so far.
@@ -94,5 +103,5 @@ impl<'m> QueueWords<'m> {
 }
 
 /// Positions that make up the layout of a queue's line.
-pub(crate) const QUEUE_LAYOUT: [u64; 4] =
-    [OWNER as u64, LAST_TAKEN_US as u64, FIRST_POLL_US as u64, HANDOVERS as u64];
+pub(crate) const QUEUE_LAYOUT: [u64; 5] =
+    [OWNER as u64, LAST_TAKEN_US as u64, FIRST_POLL_US as u64, HANDOVERS as u64, POLLED_HANDOVERS as u64];
