@@ -3,7 +3,7 @@
 
 mod support;
 
-use ff_dataplane::io::memory::MemoryNet;
+use ff_dataplane::io::memory::{Faults, MemoryNet, PortId, Rng};
 use ff_dataplane::sockets::{Domain, Kind, SockError, SocketId};
 use ff_flowmap::Owner;
 use ff_handover::{DropReason, EpochSlot, Instance, ParkOrder, ParkWord};
@@ -14,6 +14,7 @@ use support::{PEER_MAC, STACK_MAC, TestStack, addr, pattern};
 /// A client, and two generations of one worker.
 struct Scene {
     net: MemoryNet,
+    ports: [PortId; 2],
     instance: Instance<'static>,
     now: Instant,
     peer: TestStack,
@@ -29,7 +30,11 @@ fn owner(slot: u32) -> Owner {
 impl Scene {
     /// The first generation has the queue; the second is READY. An inbox holds `inbox_frames`.
     fn new(inbox_frames: usize) -> Self {
-        let net = MemoryNet::new(1);
+        Self::with_seed(inbox_frames, 1)
+    }
+
+    fn with_seed(inbox_frames: usize, seed: u64) -> Self {
+        let net = MemoryNet::new(seed);
         let settings =
             ff_dataplane::io::memory::PortSettings { queue_frames: inbox_frames, ..support::port(STACK_MAC) };
         let (stack_port, peer_port) = net.pair(settings, support::port(PEER_MAC));
@@ -44,7 +49,7 @@ impl Scene {
         directory.worker(0, 0).expect("a worker").set_ready(owner(0), now.0);
         assert!(directory.queue(0).expect("a queue").assign(owner(0)));
         let peer = client(&net, peer_port);
-        let mut scene = Self { net, instance, now, peer, old, new };
+        let mut scene = Self { net, ports: [stack_port, peer_port], instance, now, peer, old, new };
         scene.stacks(2);
         // The hosts get to know each other: nobody listens yet.
         let stranger = scene.connect();
@@ -52,6 +57,10 @@ impl Scene {
         assert!(!scene.is_connected(stranger));
         scene.peer.close(stranger).expect("closed");
         scene
+    }
+
+    fn set_faults(&self, faults: &Faults) {
+        self.ports.iter().for_each(|port| self.net.set_faults(*port, *faults));
     }
 
     fn tick(&mut self) {
@@ -233,4 +242,119 @@ fn cookies_of_the_old_generation_are_good_in_the_new_one() {
     scene.run(100);
     assert_eq!(scene.accept(new_listener).len(), 4);
     assert!(clients.iter().all(|client| scene.is_connected(*client)));
+}
+
+/// A server's connection: what came, and what has been sent.
+struct Served {
+    socket: SocketId,
+    request: usize,
+    sent: usize,
+}
+
+const REQUEST_BYTES: usize = 3_000;
+const RESPONSE_BYTES: usize = 20_000;
+
+/// Accepts, reads requests whole, answers, closes.
+fn serve(
+    stack: &mut WorkerStack,
+    listener: Option<SocketId>,
+    served: &mut Vec<Served>,
+    response: &[u8],
+) -> usize {
+    if let Some(listener) = listener {
+        let accepted = std::iter::from_fn(|| stack.accept(listener).ok());
+        served.extend(accepted.map(|(socket, _)| Served { socket, request: 0, sent: 0 }));
+    }
+    let mut bytes = [0; 4_096];
+    for connection in served.iter_mut() {
+        while let Ok(n @ 1..) = stack.recv(connection.socket, &mut bytes, false) {
+            connection.request += n;
+        }
+        while connection.request == REQUEST_BYTES && connection.sent < response.len() {
+            let Ok(n) = stack.send(connection.socket, &response[connection.sent..]) else { break };
+            connection.sent += n;
+        }
+        if connection.sent == response.len() {
+            stack.close(connection.socket).expect("closed");
+        }
+    }
+    let before = served.len();
+    served.retain(|connection| connection.sent < response.len());
+    before - served.len()
+}
+
+/// Clients come all the time, over a link that loses and reorders, while one generation follows the other: every one
+/// of them is answered.
+#[test]
+fn no_client_notices_who_serves_it() {
+    const CLIENTS: usize = 40;
+    let seeds = std::env::var("FF_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
+    let only: Option<u64> = std::env::var("FF_SEED").ok().and_then(|seed| seed.parse().ok());
+    let response = pattern(RESPONSE_BYTES, 2);
+    let request = pattern(REQUEST_BYTES, 3);
+    for seed in only.map_or(0..seeds, |seed| seed..seed + 1) {
+        let mut rng = Rng::new(seed);
+        let mut below = |n: u64| rng.next_u64() % n;
+        let mut scene = Scene::with_seed(4_096, seed);
+        let faults = Faults {
+            loss_ppm: [0, 20_000, 50_000][below(3) as usize],
+            duplicate_ppm: [0, 10_000][below(2) as usize],
+            reorder_ppm: [0, 50_000][below(2) as usize],
+            reorder_us: 5_000,
+            delay_us: [50, 3_000][below(2) as usize],
+            ..Faults::NONE
+        };
+        scene.set_faults(&faults);
+        let old_listener = listen(&mut scene.old, 80);
+        let flip_at = below(60) as u32;
+        let close_at = flip_at + 1 + below(30) as u32;
+        let lazy_us = below(4);
+        let (mut old_served, mut new_served) = (Vec::new(), Vec::new());
+        let mut clients: Vec<(SocketId, usize, Vec<u8>)> = Vec::new();
+        let (mut new_listener, mut answered, mut by_new) = (None, 0, 0);
+        for step in 0..60_000u32 {
+            if clients.len() < CLIENTS && below(3) == 0 {
+                clients.push((scene.connect(), 0, Vec::new()));
+            }
+            if step == flip_at {
+                new_listener = Some(listen(&mut scene.new, 80));
+                scene.flip();
+            }
+            let old_listens = step < close_at;
+            if step == close_at {
+                scene.old.close(old_listener).expect("closed");
+            }
+            // A server that does not get to accepting at once.
+            if below(lazy_us + 1) == 0 {
+                let listener = old_listens.then_some(old_listener);
+                answered += serve(&mut scene.old, listener, &mut old_served, &response);
+                let count = serve(&mut scene.new, new_listener, &mut new_served, &response);
+                (answered, by_new) = (answered + count, by_new + count);
+            }
+            scene.run(1);
+            let mut bytes = [0; 8_192];
+            for (socket, sent, received) in &mut clients {
+                if *sent < REQUEST_BYTES
+                    && let Ok(n) = scene.peer.send(*socket, &request[*sent..])
+                {
+                    *sent += n;
+                }
+                loop {
+                    match scene.peer.recv(*socket, &mut bytes, false) {
+                        Ok(0) | Err(SockError::WouldBlock) => break,
+                        Ok(n) => received.extend_from_slice(&bytes[..n]),
+                        Err(error) => panic!("FF_SEED={seed}: a client gets {error:?} at step {step}"),
+                    }
+                }
+            }
+            if clients.len() == CLIENTS && clients.iter().all(|(_, _, got)| got.len() == RESPONSE_BYTES) {
+                break;
+            }
+        }
+        assert_eq!(answered, CLIENTS, "FF_SEED={seed}");
+        for (index, (_, _, received)) in clients.iter().enumerate() {
+            assert!(*received == response, "FF_SEED={seed}: client {index} has {} bytes", received.len());
+        }
+        assert!(flip_at > 55 || by_new > 0, "FF_SEED={seed}: the new generation serves nobody");
+    }
 }

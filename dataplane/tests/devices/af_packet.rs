@@ -285,6 +285,8 @@ pub fn vlans() {
 /// a connection does, and a packet that arrives after it.
 pub fn forwards_frames_of_every_kind() {
     let (veth, instance) = (Veth::new(), Instance::new("aff"));
+    // What peers send has to fit into an mbuf, whatever the link could carry.
+    ip(&format!("link set {} mtu 9000", veth.stack));
     let mut primary = primary(&instance, |_| Parts::default());
     let sockets = Sockets::open(&veth);
     let worker = |index| WorkerRef { slot: 0, index };
@@ -308,6 +310,7 @@ pub fn forwards_frames_of_every_kind() {
     second.channel.receive();
     let mut first = Process::start(|channel| {
         let mut io = sockets.attach(&instance, 0);
+        assert_eq!(io.capabilities().mtu, 2034);
         let mut frame = io.alloc().unwrap();
         frame.set_len(1400);
         frame.bytes_mut().fill(7);

@@ -128,8 +128,11 @@ impl AfPacketIo {
         let ring = map(&sender, tx)?;
         let frame_max = ring.tx_frame_bytes_max().min(FRAME_BYTES_MAX as usize);
         let tso = device.tso && frame_max > 2 * (usize::from(device.mtu) + 14);
+        let pool = inboxes::own_pool(eal, seat.worker)?;
+        // What peers send has to fit into an mbuf, too: it may have to be forwarded.
+        let packet_max = frame_max.min(pool.frame_bytes_max()).saturating_sub(14) as u16;
         let capabilities = Capabilities {
-            mtu: device.mtu.min(frame_max.saturating_sub(14) as u16),
+            mtu: device.mtu.min(packet_max),
             mac: device.mac,
             tx_ip_checksum: false,
             tx_l4_checksum: true,
@@ -145,7 +148,7 @@ impl AfPacketIo {
             sender: Sender { next: ring.tx_resume(), ring, socket: sender, waiting: true },
             unsent: 0,
             buffers: Vec::with_capacity(BUFFERS_KEPT),
-            pool: inboxes::own_pool(eal, seat.worker)?,
+            pool,
             // SAFETY: the caller vouches for the same.
             inboxes: unsafe { Inboxes::attach(eal, seat)? },
             idle: Idle::default(),
