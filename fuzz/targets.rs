@@ -203,17 +203,43 @@ pub fn config_text(data: &[u8]) {
     }
 }
 
-/// The record of an exported connection, with a header that is right: magic, version, length, checksum.
-pub fn export_record(data: &[u8]) {
+/// `data` as a record of the engine's, with a header that is right: magic, version, length, checksum.
+fn sealed(magic: &[u8; 4], version: u16, data: &[u8]) -> Vec<u8> {
     use std::hash::Hasher;
-    let mut record = b"FFTC".to_vec();
-    record.extend_from_slice(&ff_tcp::EXPORT_VERSION.to_le_bytes());
+    let mut record = magic.to_vec();
+    record.extend_from_slice(&version.to_le_bytes());
     record.extend_from_slice(&[0; 2]);
     record.extend_from_slice(&((data.len() + 20) as u32).to_le_bytes());
     let mut hasher = siphasher::sip::SipHasher24::new_with_key(b"ff-tcp export v1");
     hasher.write(data);
     record.extend_from_slice(&hasher.finish().to_le_bytes());
     record.extend_from_slice(data);
+    record
+}
+
+/// Records of what no user holds: half-open handshakes, TIME-WAIT entries.
+fn unheld_records(data: &[u8]) {
+    let mut engine = Engine::new(EngineConfig::default(), SECRETS, HeapIndex::new([9; 16]));
+    let _ = engine.listen(ff_tcp::ListenAddr::any(80), ff_tcp::ListenOptions::default());
+    let mut now = Instant(1_000_000);
+    let _ = engine.import_request(now, &sealed(b"FFTR", 1, data));
+    let _ = engine.import_time_waits(now, &sealed(b"FFTT", 1, data));
+    let mut buf = [0; 1_500];
+    for _ in 0..20 {
+        while engine.poll_transmit(now, &mut buf).is_some() {}
+        now = now + 10_000_000;
+        engine.on_deadline(now);
+    }
+    assert_eq!(
+        (engine.request_count(), engine.time_wait_count(), ff_flowmap::FlowIndex::len(engine.index())),
+        (0, 0, 0)
+    );
+}
+
+/// The record of an exported connection, and of what else an engine gives away.
+pub fn export_record(data: &[u8]) {
+    unheld_records(data);
+    let record = sealed(b"FFTC", ff_tcp::EXPORT_VERSION, data);
     for record in [&record[..], data] {
         let mut engine = Engine::new(EngineConfig::default(), SECRETS, HeapIndex::new([9; 16]));
         let mut now = Instant(1_000_000);

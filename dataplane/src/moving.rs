@@ -1,6 +1,6 @@
 //! Connections that change the process, on purpose and as a whole: idle ones that the application of an old generation
-//! gives up only because it ends, and what waits at a listener that it closes for the same reason: handshakes half
-//! done, and connections that it has not accepted.
+//! gives up only because it ends; what waits at a listener that it closes for the same reason: handshakes half done, and
+//! connections that it has not accepted; and TIME-WAIT entries.
 //!
 //! The connection's record goes to the worker of the same index in the generation that has the receive side, in one or
 //! several frames in the ring between the two. Packets of the connection meet it on its way: the new owner of the queue asks the
@@ -29,6 +29,8 @@ const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 const PART_BYTES: usize = 1_400;
 /// A longer record is not sent, and not believed.
 const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Records of TIME-WAIT entries that one pass sends at most: the ring is there for connections first.
+const TIME_WAIT_RECORDS_PER_PASS: usize = 8;
 /// Looks into the inboxes at most this often in a row.
 const INBOX_ROUNDS: usize = 16;
 
@@ -213,6 +215,24 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         }
     }
 
+    /// A generation that has given its queues away keeps no TIME-WAIT entries: a client that comes again from the same
+    /// port would be sent here by the flow table, and here nobody listens.
+    pub(crate) fn give_time_waits(&mut self) {
+        if self.engine.time_wait_count() == 0 {
+            return;
+        }
+        let Some(to) = self.orders.as_ref().and_then(Orders::successor) else { return };
+        self.moved_to = Some(to);
+        let (io, me) = (&mut self.io, self.view.me);
+        // The others in the next passes.
+        let mut left = TIME_WAIT_RECORDS_PER_PASS;
+        self.engine.give_time_waits(self.now, |record| {
+            let taken = left > 0 && send_record(io, me, to, record);
+            left -= usize::from(taken);
+            taken
+        });
+    }
+
     /// Whether nobody waits at a listener.
     fn is_deserted(&self, listener: ListenerId) -> bool {
         self.engine.accept_queue_len(listener) + self.engine.listener_request_count(listener) == 0
@@ -238,7 +258,10 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             &whole[..]
         };
         let taken = match self.engine.import_request(self.now, record) {
-            Err(ImportError::Magic) => self.engine.import_unaccepted(self.now, record),
+            Err(ImportError::Magic) => match self.engine.import_time_waits(self.now, record) {
+                Err(ImportError::Magic) => self.engine.import_unaccepted(self.now, record),
+                result => result,
+            },
             result => result,
         };
         if taken.is_err() {

@@ -30,6 +30,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
         let rx = self.receive();
         self.ip.tick(&mut self.io, self.now);
         self.give_leaving();
+        self.give_time_waits();
         self.report_unreachable();
         if self.engine.next_deadline().is_some_and(|deadline| deadline <= self.now) {
             self.engine.on_deadline(self.now);

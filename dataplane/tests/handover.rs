@@ -358,3 +358,36 @@ fn no_client_notices_who_serves_it() {
         assert!(flip_at > 55 || by_new > 0, "FF_SEED={seed}: the new generation serves nobody");
     }
 }
+
+/// A client comes again from the port of a connection that the old generation closed first.
+#[test]
+fn a_port_in_time_wait_is_good_for_a_new_connection_in_the_next_generation() {
+    let mut scene = Scene::new(4_096);
+    let old_listener = listen(&mut scene.old, 80);
+    let mut ports = Vec::new();
+    for _ in 0..250 {
+        let client = scene.connect();
+        scene.run(4);
+        ports.push(scene.port_of(client));
+        let (socket, _) = scene.old.accept(old_listener).expect("a connection");
+        scene.old.close(socket).expect("closed");
+        scene.run(4);
+        scene.peer.close(client).expect("closed");
+        scene.run(4);
+    }
+    assert_eq!(scene.old.engine().time_wait_count(), 250);
+    let new_listener = listen(&mut scene.new, 80);
+    scene.flip();
+    scene.old.close(old_listener).expect("closed");
+    scene.run(10);
+    assert_eq!(scene.old.engine().time_wait_count(), 0);
+    assert_eq!(scene.new.engine().time_wait_count(), 250);
+    for port in [ports[0], ports[100], ports[249]] {
+        let client = scene.peer.socket(Domain::Ipv4, Kind::Stream).expect("a socket");
+        scene.peer.bind(client, addr(&format!("198.18.0.1:{port}"))).expect("bound");
+        assert_eq!(scene.peer.connect(client, addr("198.18.0.2:80")), Err(SockError::InProgress));
+        scene.run(10);
+        assert!(scene.is_connected(client), "port {port}");
+        assert_eq!(scene.accept(new_listener).len(), 1);
+    }
+}

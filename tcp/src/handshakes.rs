@@ -1,8 +1,9 @@
-//! What a listener has begun and no user has accepted yet: it goes to another engine as a whole, when the listener
-//! here closes only because another process listens in its place.
+//! What no user holds goes to another engine as a whole, when another process listens in this one's place: handshakes
+//! half done, connections that nobody has accepted, and TIME-WAIT entries, which only an engine with a listener can end
+//! for a new connection (RFC 6191).
 //!
-//! A half-open handshake has a record of its own: magic `FFTR`, and then as a connection's (see `export.rs`). An
-//! established connection that waits to be accepted has a connection's record.
+//! A half-open handshake has a record of its own: magic `FFTR`, and then as a connection's (see `export.rs`); TIME-WAIT
+//! entries have one for many: magic `FFTT`. An established connection that waits to be accepted has a connection's.
 
 use ff_flowmap::FlowIndex;
 
@@ -13,8 +14,12 @@ use crate::host::{Bare, Reply, Sacks};
 use crate::listen::Request;
 use crate::socket::{ConnId, ListenerId};
 use crate::time::Instant;
+use crate::timewait::TimeWait;
 
 const MAGIC: [u8; 4] = *b"FFTR";
+const TIME_WAIT_MAGIC: [u8; 4] = *b"FFTT";
+/// TIME-WAIT entries in one record: about what a packet holds.
+const TIME_WAITS_PER_RECORD: usize = 24;
 /// Version of the layout: one more whenever a field changes.
 const VERSION: u16 = 1;
 
@@ -122,6 +127,80 @@ impl<I: FlowIndex> Engine<I> {
             listener.requests += 1;
         }
         self.host.counters.imports += 1;
+        Ok(())
+    }
+
+    /// Gives the TIME-WAIT entries away, as [`give_unaccepted`](Self::give_unaccepted) gives what waits: records for
+    /// [`import_time_waits`](Self::import_time_waits), the oldest entries first, until one is not taken. Says whether all
+    /// were.
+    pub fn give_time_waits(&mut self, now: Instant, mut give: impl FnMut(&[u8]) -> bool) -> bool {
+        self.tick(now);
+        let mut record = Vec::new();
+        let mut entries = Vec::with_capacity(TIME_WAITS_PER_RECORD);
+        while self.time_waits.len() > 0 {
+            entries.clear();
+            entries.extend(self.time_waits.iter_oldest_first().take(TIME_WAITS_PER_RECORD));
+            record.clear();
+            let start = export::begin(&mut record, TIME_WAIT_MAGIC, VERSION);
+            let mut w = Writer(&mut record);
+            w.u16(entries.len() as u16);
+            for entry in entries.iter().filter_map(|i| self.time_waits.get(*i)) {
+                export::write_key(&entry.key(), &mut w);
+                w.seq(entry.snd_nxt);
+                w.seq(entry.rcv_nxt);
+                w.bool(entry.timestamps());
+                w.u32(entry.ts_recent);
+                w.u16(entry.window);
+                w.u32(entry.expires_ms());
+            }
+            export::seal(&mut record, start);
+            if !give(&record) {
+                return false;
+            }
+            entries.iter().for_each(|i| self.drop_time_wait(*i));
+            self.host.counters.exports += entries.len() as u64;
+        }
+        true
+    }
+
+    /// Takes TIME-WAIT entries over; they end when they would have ended where they come from. One whose flow is known
+    /// here, or for which there is no room, is left out.
+    ///
+    /// # Errors
+    /// Nothing has changed. [`ImportError::Magic`]: it is no record of such entries.
+    pub fn import_time_waits(&mut self, now: Instant, record: &[u8]) -> Result<(), ImportError> {
+        self.tick(now);
+        let mut r = export::unseal(record, TIME_WAIT_MAGIC, VERSION)?;
+        let count = r.u16()?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let key = export::read_key(&mut r)?;
+            let (snd_nxt, rcv_nxt) = (r.seq()?, r.seq()?);
+            let (timestamps, ts_recent) = (r.bool()?, r.u32()?);
+            let window = r.u16()?;
+            let entry = TimeWait::new(&key, snd_nxt, rcv_nxt, timestamps.then_some(ts_recent), window);
+            let expires_ms = r.u32()?;
+            // Not longer than an entry of this engine's would last.
+            let longest_us = now.0 + 2 * self.host.config.msl_us;
+            let longest_ms = longest_us.div_ceil(1_000) as u32;
+            let over = expires_ms.wrapping_sub(longest_ms) as i32 > 0;
+            entries.push((key, entry.until(if over { longest_ms } else { expires_ms })));
+        }
+        if !r.0.is_empty() {
+            return Err(ImportError::Length);
+        }
+        for (key, entry) in entries {
+            let full = self.time_waits.len() >= self.host.config.time_wait_max as usize;
+            if full || self.index.lookup(&key).is_some() {
+                continue;
+            }
+            let i = self.time_waits.adopt(entry);
+            if self.index.insert(&key, Target::TimeWait(i).to_ref()).is_err() {
+                self.time_waits.remove(i);
+                continue;
+            }
+            self.host.counters.imports += 1;
+        }
         Ok(())
     }
 }

@@ -68,6 +68,16 @@ impl TimeWait {
         }
     }
 
+    /// The entry to end at `expires_ms`.
+    pub(crate) fn until(self, expires_ms: u32) -> Self {
+        Self { expires_ms, ..self }
+    }
+
+    /// When it ends, in milliseconds modulo 2^32.
+    pub(crate) fn expires_ms(&self) -> u32 {
+        self.expires_ms
+    }
+
     pub(crate) fn timestamps(&self) -> bool {
         self.flags & TIMESTAMPS != 0
     }
@@ -121,7 +131,25 @@ impl TimeWaits {
         self.chunks.get(i as usize / CHUNK).map(|c| &c[i as usize % CHUNK]).filter(|t| t.flags & LIVE != 0)
     }
 
-    pub(crate) fn insert(&mut self, mut entry: TimeWait, now: Instant, lasts_us: u64) -> u32 {
+    pub(crate) fn insert(&mut self, entry: TimeWait, now: Instant, lasts_us: u64) -> u32 {
+        let i = self.store(TimeWait { expires_ms: (now.0 + lasts_us).div_ceil(1_000) as u32, ..entry });
+        self.append(i);
+        i
+    }
+
+    /// Puts in an entry that another engine has begun, to end when it would have ended there. It finds its place from
+    /// the newest on: what comes from elsewhere is not much older than what is here.
+    pub(crate) fn adopt(&mut self, entry: TimeWait) -> u32 {
+        let i = self.store(entry);
+        let mut before = self.newest;
+        while before != NONE && (self.slot(before).expires_ms.wrapping_sub(entry.expires_ms) as i32) > 0 {
+            before = self.slot(before).prev;
+        }
+        self.link_behind(i, before);
+        i
+    }
+
+    fn store(&mut self, entry: TimeWait) -> u32 {
         if self.free == NONE {
             let base = (self.chunks.len() * CHUNK) as u32;
             let blank = TimeWait { flags: 0, ..entry };
@@ -134,24 +162,28 @@ impl TimeWaits {
         }
         let i = self.free;
         self.free = self.slot(i).next;
-        entry.expires_ms = (now.0 + lasts_us).div_ceil(1_000) as u32;
         *self.slot(i) = entry;
         self.len += 1;
-        self.append(i);
         i
     }
 
     fn append(&mut self, i: u32) {
-        let newest = self.newest;
+        self.link_behind(i, self.newest);
+    }
+
+    /// Links an entry behind `before`, or as the oldest.
+    fn link_behind(&mut self, i: u32, before: u32) {
+        let after = if before == NONE { self.oldest } else { self.slot(before).next };
         let t = self.slot(i);
-        t.prev = newest;
-        t.next = NONE;
-        if newest == NONE {
-            self.oldest = i;
-        } else {
-            self.slot(newest).next = i;
+        (t.prev, t.next) = (before, after);
+        match before {
+            NONE => self.oldest = i,
+            _ => self.slot(before).next = i,
         }
-        self.newest = i;
+        match after {
+            NONE => self.newest = i,
+            _ => self.slot(after).prev = i,
+        }
     }
 
     fn unlink(&mut self, i: u32) {
@@ -201,6 +233,11 @@ impl TimeWaits {
     /// The entry that goes first.
     pub(crate) fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// The entries in the order in which they end.
+    pub(crate) fn iter_oldest_first(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(self.oldest(), |i| self.get(*i).map(|t| t.next).filter(|next| *next != NONE))
     }
 
     /// When the oldest entry ends.

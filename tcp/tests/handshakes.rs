@@ -254,3 +254,131 @@ fn the_timestamp_of_the_last_syn_is_echoed() {
     s.inject(full_syn().ts(50, 0));
     assert_eq!(s.expect("S.").ts.unwrap().1, 700);
 }
+
+/// Three connections that this end has closed first, and their peers after it.
+fn three_in_time_wait() -> Script {
+    let mut s = Script::server(EngineConfig::default());
+    s.ts = true;
+    for port in [1, 2, 3] {
+        s.remote.set_port(port);
+        s.inject(full_syn());
+        s.expect("S.");
+        s.inject(seg(".", 1, 1));
+        let id = s.e.accept(s.listener.unwrap()).unwrap();
+        s.e.close(Instant(s.now), id);
+        s.expect("F.");
+        s.inject(seg("F.", 1, 2));
+        s.expect(".");
+        s.now += 1_000_000;
+    }
+    assert_eq!((s.e.time_wait_count(), s.e.conn_count()), (3, 0));
+    s
+}
+
+/// The records of all of its TIME-WAIT entries, and another engine with a listener in its place.
+fn replace_time_waits(s: &mut Script) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    assert!(s.e.give_time_waits(s.time(), |record| {
+        records.push(record.to_vec());
+        true
+    }));
+    assert_eq!((s.e.time_wait_count(), s.e.index().len()), (0, 0));
+    s.e = Engine::new(s.e.config().clone(), secrets(), index());
+    s.listener = Some(s.e.listen(ListenAddr::any(80), ListenOptions::default()).unwrap());
+    records
+}
+
+#[test]
+fn time_wait_goes_on_and_ends_at_the_other_engine() {
+    let mut s = three_in_time_wait();
+    let ends = 60_000_000 - 1_000_000;
+    let records = replace_time_waits(&mut s);
+    assert_eq!(records.len(), 1);
+    s.e.import_time_waits(s.time(), &records[0]).unwrap();
+    assert_eq!((s.e.time_wait_count(), s.e.index().len()), (3, 3));
+    // The same once more changes nothing.
+    s.e.import_time_waits(s.time(), &records[0]).unwrap();
+    assert_eq!(s.e.time_wait_count(), 3);
+    // The FIN again is acknowledged, by the numbers of the connection.
+    s.remote.set_port(2);
+    s.inject(seg("F.", 1, 2));
+    let o = s.expect(".");
+    assert_eq!(o.ack, 2);
+    // A new connection from the same port is one.
+    s.remote.set_port(3);
+    s.now += 10_000;
+    s.irs = s.irs.wrapping_add(100_000);
+    s.inject(full_syn());
+    s.expect("S.");
+    s.inject(seg(".", 1, 1));
+    assert!(s.e.accept(s.listener.unwrap()).is_some());
+    assert_eq!((s.c().time_wait_reused, s.e.time_wait_count()), (1, 2));
+    // The first ends 60 s after it began, wherever it has been since; the second began anew with its FIN.
+    s.pass(ends - 3 * 1_000_000);
+    assert_eq!(s.e.time_wait_count(), 2);
+    s.pass(1_100_000);
+    assert_eq!(s.e.time_wait_count(), 1);
+    s.pass(3_000_000);
+    assert_eq!(s.e.time_wait_count(), 0);
+}
+
+#[test]
+fn entries_of_two_engines_end_in_their_order() {
+    let mut s = three_in_time_wait();
+    let records = replace_time_waits(&mut s);
+    // The other engine has some of its own by now, younger ones.
+    for port in [11, 12] {
+        s.remote.set_port(port);
+        s.inject(full_syn());
+        s.expect("S.");
+        s.inject(seg(".", 1, 1));
+        let id = s.e.accept(s.listener.unwrap()).unwrap();
+        s.e.close(Instant(s.now), id);
+        s.expect("F.");
+        s.inject(seg("F.", 1, 2));
+        s.expect(".");
+        s.now += 1_000_000;
+    }
+    s.e.import_time_waits(s.time(), &records[0]).unwrap();
+    let left: Vec<usize> = (0..6)
+        .map(|second| {
+            s.pass(if second == 0 { 55_500_000 } else { 1_000_000 });
+            s.e.time_wait_count()
+        })
+        .collect();
+    assert_eq!(left, [4, 3, 2, 1, 0, 0]);
+    assert_eq!(s.e.index().len(), 0);
+}
+
+#[test]
+fn many_entries_take_several_records_and_what_is_not_taken_stays() {
+    let mut s = Script::server(EngineConfig { time_wait_max: 1_000, ..Default::default() });
+    for port in 1..=60 {
+        s.remote.set_port(port);
+        s.inject(full_syn());
+        s.expect("S.");
+        s.inject(seg(".", 1, 1));
+        let id = s.e.accept(s.listener.unwrap()).unwrap();
+        s.e.close(Instant(s.now), id);
+        s.expect("F.");
+        s.inject(seg("F.", 1, 2));
+        s.expect(".");
+    }
+    let mut room = 2;
+    assert!(!s.e.give_time_waits(Instant(s.now), |record| {
+        assert!(record.len() < 1_400, "{} bytes", record.len());
+        room -= 1;
+        room >= 0
+    }));
+    assert_eq!((s.e.time_wait_count(), s.e.index().len()), (12, 12));
+    assert!(s.e.give_time_waits(Instant(s.now), |_| true));
+    // Damaged ones are refused whole.
+    let mut s = three_in_time_wait();
+    let record = replace_time_waits(&mut s).remove(0);
+    for at in (0..record.len()).filter(|at| !(6..8).contains(at)) {
+        let mut bad = record.clone();
+        bad[at] ^= 4;
+        assert!(s.e.import_time_waits(s.time(), &bad).is_err(), "byte {at}");
+    }
+    assert_eq!((s.e.time_wait_count(), s.e.index().len()), (0, 0));
+}
