@@ -438,6 +438,10 @@ impl Conn {
         } else if self.rtx_timer == RtxTimer::Tlp {
             // The probe waits from the last segment sent, the time-out does not move.
             self.arm_tlp_or_rto(host, now);
+        } else if self.rtx_timer == RtxTimer::Rto {
+            // Of a single segment in flight the peer may delay the ACK, and its probe would be later than the time-out.
+            // With this one there are more.
+            self.arm_tlp_if_earlier(host, now);
         }
         if host.config.pacing && self.rtt.srtt_us > 0 {
             // 2 in slow start, 1.2 after it, as RFC 9406 and common practice have it.

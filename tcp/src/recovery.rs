@@ -880,6 +880,11 @@ impl Conn {
     /// Chooses probe or time-out from now.
     pub(crate) fn arm_tlp_or_rto(&mut self, host: &Host, now: Instant) {
         self.arm_rto(host, now);
+        self.arm_tlp_if_earlier(host, now);
+    }
+
+    /// Puts a probe before the time-out that is set.
+    pub(crate) fn arm_tlp_if_earlier(&mut self, host: &Host, now: Instant) {
         if let Some(at) = self.tlp_deadline(host, now)
             && at < self.rtx_at
         {

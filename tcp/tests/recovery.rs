@@ -53,6 +53,25 @@ fn tail_loss_probe_repairs_the_last_segment() {
     assert!(t < 150_000, "{t} µs");
 }
 
+/// The first segment of a flight is alone in it, and the peer may delay its ACK: the next ones set that right.
+#[test]
+fn tail_loss_probe_repairs_a_whole_flight() {
+    let (mut p, a, b) = pair_losing(&[1, 2, 3], Default::default());
+    let t = time_for(&mut p, a, b, 3);
+    p.run_us(1_000_000);
+    let c = p.a.counters();
+    assert_eq!((c.tlp_probes, c.rto_timeouts), (1, 0));
+    assert!(t < 150_000, "{t} µs");
+    // The same when all arrives and the only ACK is lost.
+    let (mut p, a, b) = pair_losing(&[], Default::default());
+    let lost_until = p.now + 35_000;
+    p.link.filter = Some(Box::new(move |now, to, _| to == End::B || now > lost_until));
+    time_for(&mut p, a, b, 2);
+    p.run_us(100_000);
+    assert_eq!(p.a.unsent_bytes(a), 0, "acknowledged long before the time-out");
+    assert_eq!((p.a.counters().tlp_probes, p.a.counters().rto_timeouts), (1, 0));
+}
+
 #[test]
 fn sack_repairs_one_loss_in_one_round_trip() {
     let (mut p, a, b) = pair_losing(&[3], Default::default());
