@@ -98,6 +98,7 @@ fn start(
         eprintln!("{}", tested.warnings);
     }
     adopt(config, port, &tested, record)?;
+    leftovers::remove_stale_sockets(&tested.unix_listeners)?;
     record.store(paths).map_err(|error| Failure::failed(error.to_string()))?;
     let mut launch = launch::Launch { record, paths, interrupt };
     launch.primary(&programs.primary, lock)?;

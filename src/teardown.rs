@@ -19,6 +19,8 @@ const TERM_LIMIT: Duration = Duration::from_secs(3);
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// For the primary to answer, and then to take away what it has made.
 const PRIMARY_LIMIT: Duration = Duration::from_secs(5);
+/// The same when nothing is to be waited for.
+const PRIMARY_LIMIT_NOW: Duration = Duration::from_millis(500);
 /// Between two lines about what is waited for.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// For a lock that its last holder is about to leave.
@@ -70,7 +72,7 @@ pub fn run(
 ) -> Result<Ended, Failure> {
     let mut ended = Ended::default();
     end_nginx(record, manner, &mut ended, progress)?;
-    end_primary(record, &mut ended)?;
+    end_primary(record, manner, &mut ended)?;
     // With the lock in hand, so that no start comes in between.
     let paths = InstancePaths::new(&record.runtime_dir);
     let _lock = match lock {
@@ -188,16 +190,17 @@ fn wait_for_connections(
     }
 }
 
-fn end_primary(record: &InstanceRecord, ended: &mut Ended) -> Result<(), Failure> {
+fn end_primary(record: &InstanceRecord, manner: Manner, ended: &mut Ended) -> Result<(), Failure> {
     let Some(primary) = record.primary.and_then(Process::open) else { return Ok(()) };
     ended.primary = true;
+    let limit = if manner == Manner::Now { PRIMARY_LIMIT_NOW } else { PRIMARY_LIMIT };
     let socket = InstancePaths::new(&record.runtime_dir).control_socket();
-    let asked = Connection::connect(&socket, PRIMARY_LIMIT)
-        .and_then(|mut connection| connection.call(&Request::Shutdown { force: true }, PRIMARY_LIMIT));
+    let asked = Connection::connect(&socket, limit)
+        .and_then(|mut connection| connection.call(&Request::Shutdown { force: true }, limit));
     if !matches!(asked, Ok(Reply::Ok)) {
         primary.signal(Signal::TERM);
     }
-    if primary.ended_within(PRIMARY_LIMIT) {
+    if primary.ended_within(limit) {
         return Ok(());
     }
     ended.primary_killed = true;

@@ -33,6 +33,12 @@ pub enum LoadError {
         /// The reason.
         source: std::io::Error,
     },
+    /// A directory, a FIFO, a device.
+    #[error("the configuration {file} is no regular file: name the f-stack.conf itself")]
+    NotAFile {
+        /// The file as it was named.
+        file: String,
+    },
     /// Larger than [`FILE_BYTES_MAX`].
     #[error("the configuration {file} is larger than {FILE_BYTES_MAX} bytes: that is no f-stack.conf")]
     TooLarge {
@@ -92,6 +98,10 @@ impl Config {
         use std::io::Read;
         let file = path.as_ref().display().to_string();
         let mut bytes = Vec::new();
+        // Opening a FIFO would wait for somebody to write into it.
+        if std::fs::metadata(path.as_ref()).is_ok_and(|it| !it.is_file()) {
+            return Err(LoadError::NotAFile { file });
+        }
         std::fs::File::open(path.as_ref())
             .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
             .map_err(|source| LoadError::Read { file: file.clone(), source })?;

@@ -133,6 +133,10 @@ pub struct GenerationStatus {
     pub workers: Vec<WorkerStatus>,
 }
 
+/// A worker gives a heartbeat with each pass, every 100 ms when it is idle. Without one for so long, in microseconds, it
+/// is stopped, or its nginx is busy with something else (a slow disk, a long computation), and serves nobody.
+pub const STALLED_AFTER_US: u64 = 3_000_000;
+
 /// One worker.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct WorkerStatus {
@@ -142,6 +146,8 @@ pub struct WorkerStatus {
     pub pid: u32,
     /// READY word stored and process alive.
     pub ready: bool,
+    /// `empty`, `down` (not READY), `ready`, or `stalled`: READY, but without a heartbeat for [`STALLED_AFTER_US`].
+    pub state: String,
     /// Queues it polls.
     pub queues: Vec<u16>,
     /// TCP flows in its table, TIME-WAIT included.
@@ -219,10 +225,19 @@ fn worker_of(
         .map(|reason| (reason.name().to_owned(), words.drops(*reason)))
         .filter(|(_, count)| owner.is_some() && *count > 0);
     let heartbeat_us = owner.map_or(0, |_| words.heartbeat_us());
+    let heartbeat_age_us = if heartbeat_us == 0 { 0 } else { now_us.saturating_sub(heartbeat_us) };
+    let ready = owner.is_some_and(|owner| words.ready() == Some(owner) && is_alive(owner.pid));
+    let state = match owner {
+        None => "empty",
+        Some(_) if !ready => "down",
+        Some(_) if heartbeat_age_us > STALLED_AFTER_US => "stalled",
+        Some(_) => "ready",
+    };
     WorkerStatus {
         index: narrow(index),
         pid: owner.map_or(0, |owner| owner.pid),
-        ready: owner.is_some_and(|owner| words.ready() == Some(owner) && is_alive(owner.pid)),
+        ready,
+        state: state.to_owned(),
         queues: queues.collect(),
         tcp_flows: gauge(WorkerGauge::TcpFlows),
         tcp_listeners: gauge(WorkerGauge::TcpListeners),
@@ -230,7 +245,7 @@ fn worker_of(
         tx_packets: counter(WorkerCounter::TxPackets),
         drops: drops.collect(),
         cpu_busy_ratio: gauge(WorkerGauge::CpuBusyPpm) as f64 / 1e6,
-        heartbeat_age_us: if heartbeat_us == 0 { 0 } else { now_us.saturating_sub(heartbeat_us) },
+        heartbeat_age_us,
         attach_us: owner.map_or(0, |_| words.ready_us().saturating_sub(words.attached_us())),
         mbufs_in_use: gauge(WorkerGauge::MbufInUse),
     }

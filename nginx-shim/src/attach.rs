@@ -50,7 +50,16 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub enum AttachError {
     /// The primary cannot be talked to.
     #[error(transparent)]
-    Control(#[from] ControlError),
+    Control(ControlError),
+    /// There is no primary any more.
+    #[error(
+        "the primary of instance `{instance}` is gone: workers that are attached go on serving, but none can attach; \
+         ffctl stop and ffctl start make a new one"
+    )]
+    NoPrimary {
+        /// Name of the instance.
+        instance: String,
+    },
     /// The primary does not want this worker.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -86,6 +95,16 @@ pub enum AttachError {
     },
 }
 
+impl From<ControlError> for AttachError {
+    fn from(error: ControlError) -> Self {
+        match error {
+            // This nginx was started by the instance: there was a primary.
+            ControlError::NotRunning { instance } => Self::NoPrimary { instance },
+            error => Self::Control(error),
+        }
+    }
+}
+
 impl AttachError {
     /// Whether another worker in this one's place would fail in the same way.
     fn is_final(&self) -> bool {
@@ -97,6 +116,7 @@ impl AttachError {
             // An address that is not the port's does not become it by trying again.
             Self::Listener { error, .. } => *error == SockError::AddressNotAvailable,
             Self::Control(_)
+            | Self::NoPrimary { .. }
             | Self::Device(_)
             | Self::Region(_)
             | Self::Instance(_)

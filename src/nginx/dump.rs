@@ -108,6 +108,32 @@ pub fn parse(dump: &str) -> Result<MainSettings, DumpError> {
     Ok(settings)
 }
 
+/// The sockets in the file system that any `listen` of a dump names.
+pub fn unix_listeners(dump: &str) -> Vec<PathBuf> {
+    let mut words: Vec<String> = Vec::new();
+    let mut found = Vec::new();
+    for (_, text) in split(dump).into_iter().flat_map(|(_, files)| files) {
+        words.clear();
+        for token in (Tokens { rest: &text }) {
+            match token {
+                Token::Word(word) => words.push(word),
+                Token::End | Token::Open | Token::Close => {
+                    if let [name, address, ..] = words.as_slice()
+                        && name == "listen"
+                        && let Some(path) = address.strip_prefix("unix:")
+                    {
+                        found.push(PathBuf::from(path));
+                    }
+                    words.clear();
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// Applies what is given to nginx with `-g`, which a dump does not show.
 ///
 /// # Errors

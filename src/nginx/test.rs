@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
@@ -17,6 +18,8 @@ use crate::interrupt::Interrupt;
 
 /// `nginx -T` resolves host names: longer than this it does not take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// A check that is interrupted may end by itself so long, and take back what it made.
+const INTERRUPTED_LIMIT: Duration = Duration::from_secs(2);
 /// Between two looks at a child.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -42,6 +45,8 @@ pub struct Tested {
     pub pid_path: PathBuf,
     /// The error log, where it is a file.
     pub error_log: Option<PathBuf>,
+    /// Sockets in the file system that it listens on.
+    pub unix_listeners: Vec<PathBuf>,
     /// Warnings that nginx printed.
     pub warnings: String,
 }
@@ -82,6 +87,9 @@ impl NginxProgram<'_> {
         let dump = dump::parse(&tested.stdout);
         if !tested.status.success() {
             remove_empty(&default_pid, had_default_pid);
+            if let Some(interrupted) = tested.interrupted {
+                return Err(interrupted);
+            }
             return Err(Failure::usage(format!(
                 "{binary} does not accept {}:\n{}",
                 self.settings.conf.display(),
@@ -97,12 +105,16 @@ impl NginxProgram<'_> {
             None => default_pid.clone(),
         };
         remove_empty(&pid_path, pid_path == default_pid && had_default_pid);
+        if let Some(interrupted) = tested.interrupted {
+            return Err(interrupted);
+        }
         let warnings = tested.stderr.lines().filter(|line| line.contains("[warn]")).collect::<Vec<_>>();
         let error_log = main.error_log.as_ref().unwrap_or(&compiled.error_log);
         // `stderr`, `syslog:` and `memory:` are no files.
         let is_file = error_log != Path::new("stderr") && !error_log.to_string_lossy().contains(':');
         let error_log = is_file.then(|| compiled.prefix(self.settings.prefix.as_deref()).join(error_log));
-        Ok(Tested { main, pid_path, error_log, warnings: warnings.join("\n") })
+        let unix_listeners = dump::unix_listeners(&tested.stdout);
+        Ok(Tested { main, pid_path, error_log, unix_listeners, warnings: warnings.join("\n") })
     }
 }
 
@@ -161,6 +173,8 @@ impl CompiledPaths {
 }
 
 struct Output {
+    /// This process was told to end meanwhile.
+    interrupted: Option<Failure>,
     status: ExitStatus,
     stdout: String,
     stderr: String,
@@ -173,22 +187,31 @@ fn run(command: &mut Command, interrupt: &Interrupt) -> Result<Output, Failure> 
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // Ctrl-C is for this process: a check that it ended half way would leave its empty pid file.
+        .process_group(0)
         .spawn()
         .map_err(|error| failed(&format!("cannot be run: {error}")))?;
     let stdout = child.stdout.take().map(drain);
     let stderr = child.stderr.take().map(drain);
-    let deadline = Instant::now() + TEST_TIMEOUT;
+    let mut deadline = Instant::now() + TEST_TIMEOUT;
+    let mut interrupted = None;
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Ok(status),
             Ok(None) if Instant::now() >= deadline => {
+                if let Some(interrupted) = interrupted.take() {
+                    break Err(interrupted);
+                }
                 break Err(failed(&format!("did not end within {} s", TEST_TIMEOUT.as_secs())));
             }
             Ok(None) => {}
             Err(error) => break Err(failed(&error.to_string())),
         }
-        if let Err(interrupted) = interrupt.check() {
-            break Err(interrupted);
+        if interrupted.is_none()
+            && let Err(told) = interrupt.check()
+        {
+            interrupted = Some(told);
+            deadline = deadline.min(Instant::now() + INTERRUPTED_LIMIT);
         }
         thread::sleep(POLL);
     };
@@ -199,7 +222,7 @@ fn run(command: &mut Command, interrupt: &Interrupt) -> Result<Output, Failure> 
     let text = |reader: Option<thread::JoinHandle<String>>| {
         reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
     };
-    Ok(Output { status: status?, stdout: text(stdout), stderr: text(stderr) })
+    Ok(Output { interrupted, status: status?, stdout: text(stdout), stderr: text(stderr) })
 }
 
 fn drain(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {

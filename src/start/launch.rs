@@ -35,6 +35,9 @@ const POLL: Duration = Duration::from_millis(5);
 const CENSUS: Duration = Duration::from_millis(100);
 /// A worker says READY before nginx has done all that may end it: it changes its user and its directory after that.
 const SETTLE: Duration = Duration::from_millis(50);
+/// nginx forks its workers within milliseconds of its start. Without any for so long it has given up on them: it does
+/// not start another one for a worker that failed in its initialisation.
+const NOBODY_LIMIT: Duration = Duration::from_secs(1);
 /// nginx's cache manager and cache loader.
 const HELPERS: usize = 2;
 /// Lines of a log that are shown when something has failed.
@@ -185,6 +188,12 @@ impl Launch<'_> {
                     words.last()
                 )));
             }
+            if master.is_some() && census.nobody_for() >= NOBODY_LIMIT {
+                return Err(Failure::failed(format!(
+                    "nginx's workers have ended and it starts no others; it says:\n{}",
+                    words.last()
+                )));
+            }
             if Instant::now() >= deadline {
                 return Err(Failure::failed(format!(
                     "{ready} of {} were ready within {} s; nginx says:\n{}",
@@ -246,6 +255,8 @@ impl Launch<'_> {
 struct Census {
     seen: BTreeSet<u32>,
     last: Option<Instant>,
+    /// Since when there has been none, or no master.
+    nobody_since: Option<Instant>,
 }
 
 impl Census {
@@ -256,11 +267,26 @@ impl Census {
             let is_child = |id: &ProcessId| {
                 processes::stat(id.pid).is_some_and(|stat| master.is_some() && Some(stat.parent) == master)
             };
-            self.seen.extend(
-                processes::holders(&paths.nginx_members()).into_iter().filter(is_child).map(|id| id.pid),
-            );
+            let before = self.seen.len();
+            let living: Vec<u32> = processes::holders(&paths.nginx_members())
+                .into_iter()
+                .filter(is_child)
+                .map(|id| id.pid)
+                .collect();
+            self.seen.extend(&living);
+            // One that came and went between two looks is not nobody.
+            if master.is_none() || !living.is_empty() || self.seen.len() > before {
+                self.nobody_since = None;
+            } else {
+                self.nobody_since.get_or_insert_with(Instant::now);
+            }
         }
         self.seen.len()
+    }
+
+    /// How long the master has been without any.
+    fn nobody_for(&self) -> Duration {
+        self.nobody_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 

@@ -1,7 +1,10 @@
 //! What an instance of the same name has left: alive, it is a reason to refuse; dead, it is taken away.
 
-use std::fs::File;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use ff_control::{InstanceLock, InstancePaths, InstanceRecord, LockError, ProcessId};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -22,6 +25,27 @@ pub fn refuse_elsewhere(record: &InstanceRecord) -> Result<(), Failure> {
         (false, Err(LockError::Held { pid })) => Err(super::already_running(&record.instance, pid)),
         _ => Ok(()),
     }
+}
+
+/// A nginx that was killed leaves the sockets in the file system that it listened on, and the next one cannot bind them.
+/// One that refuses a connection has nobody behind it.
+pub fn remove_stale_sockets(paths: &[PathBuf]) -> Result<(), Failure> {
+    for path in paths {
+        let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+        if !is_socket
+            || !UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        {
+            continue;
+        }
+        fs::remove_file(path).map_err(|error| {
+            Failure::failed(format!(
+                "cannot remove {}, on which nobody listens any more: {error}",
+                path.display()
+            ))
+        })?;
+        eprintln!("ffctl: removed {}, on which nobody listened any more", path.display());
+    }
+    Ok(())
 }
 
 /// Takes away what a crashed instance has left, and says so in one line. The caller holds the lock.
@@ -97,3 +121,6 @@ fn lock_holder(path: &Path) -> Option<i32> {
     fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
     (i32::from(lock.l_type) != libc::F_UNLCK).then_some(lock.l_pid)
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,15 +66,10 @@ fn of_generation(generation: &GenerationStatus) -> String {
 
 fn row(worker: &WorkerStatus) -> [String; 11] {
     let queues: Vec<String> = worker.queues.iter().map(u16::to_string).collect();
-    let state = match (worker.pid, worker.ready) {
-        (0, _) => "empty",
-        (_, true) => "ready",
-        (_, false) => "down",
-    };
     [
         worker.index.to_string(),
         worker.pid.to_string(),
-        state.to_owned(),
+        worker.state.clone(),
         if queues.is_empty() { "-".to_owned() } else { queues.join(",") },
         worker.tcp_flows.to_string(),
         worker.tcp_listeners.to_string(),

@@ -1,6 +1,7 @@
 //! All cases, in the order they run.
 
 mod conformance;
+mod faults;
 mod ffctl;
 mod http;
 mod idle;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Case> {
         conformance::cases(),
         nginx::cases(),
         ffctl::cases(),
+        faults::cases(),
         kills::cases(),
         reload::cases(),
         quickstart::cases(),

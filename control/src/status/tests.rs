@@ -55,6 +55,11 @@ fn the_words_become_the_document() {
     let empty = &generations[0].workers[1];
     assert_eq!((empty.pid, empty.ready, empty.queues.len()), (0, false, 0));
 
+    // It has not been heard of for a while.
+    let (_, generations) = generations_of(&directory, 49_001 + STALLED_AFTER_US, |_| true);
+    assert_eq!((worker.state.as_str(), generations[0].workers[0].state.as_str()), ("ready", "stalled"));
+    assert_eq!(empty.state, "empty");
+
     // Killed: its numbers stay, READY does not.
     let (_, generations) = generations_of(&directory, 50_000, |pid| pid != 100);
     let worker = &generations[0].workers[0];

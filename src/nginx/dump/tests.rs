@@ -121,3 +121,12 @@ fn directives_of_the_command_line() {
     let error = apply_global(&mut settings, "daemon maybe;").unwrap_err();
     assert_eq!(error.to_string(), "-g: the value of `daemon` is not understood: \"maybe\"");
 }
+
+#[test]
+fn sockets_in_the_file_system() {
+    let dump = "# configuration file /etc/nginx/nginx.conf:\nhttp { server { listen 80; listen unix:/run/a.sock default_server; \
+                } include b.conf; }\n# configuration file /etc/nginx/b.conf:\nserver { # listen unix:/no;\n listen \
+                'unix:/run/b.sock'; listen unix:/run/a.sock; }\n";
+    assert_eq!(unix_listeners(dump), [PathBuf::from("/run/a.sock"), PathBuf::from("/run/b.sock")]);
+    assert_eq!(unix_listeners(""), Vec::<PathBuf>::new());
+}

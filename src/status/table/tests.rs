@@ -9,6 +9,14 @@ fn worker(index: u16, pid: u32, ready: bool) -> WorkerStatus {
         index,
         pid,
         ready,
+        state: if ready {
+            "ready"
+        } else if pid == 0 {
+            "empty"
+        } else {
+            "down"
+        }
+        .into(),
         queues: if ready { vec![index] } else { vec![] },
         tcp_flows: 12,
         tcp_listeners: 2,
