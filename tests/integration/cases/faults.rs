@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use ff_harness::http::Connection;
 use ff_harness::{Context, Instance, ensure, proc};
 use nix::sys::signal::Signal;
 
@@ -100,10 +101,12 @@ fn orphaned_worker(lab: &mut Lab, _: Size) -> Outcome {
     // The other worker's queue serves on; a connection to the dead one's is not answered.
     let served = proc::until(Duration::from_secs(10), || {
         thread::sleep(Duration::from_millis(20));
-        instance.client.within(|| {
-            ff_harness::http::Connection::open(instance.addr(false, 80))
-                .is_ok_and(|mut connection| connection.get("/hello").is_ok() && connection.response().is_ok())
-        })
+        let answered = instance.client.within(|| {
+            let mut connection = Connection::open(instance.addr(false, 80))?;
+            connection.get("/hello")?;
+            connection.response()
+        });
+        answered.is_ok()
     });
     ensure!(served, "nobody serves any more");
     Ok(String::new())
