@@ -20,7 +20,7 @@ use ff_flowmap::{
 use crate::directory::{self, Directory, Secrets};
 
 /// Grows with every change of any layout in the region.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// Workers of a generation at most.
 pub const WORKERS_MAX: u32 = 64;

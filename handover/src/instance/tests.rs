@@ -107,5 +107,5 @@ fn the_golden_layout() {
         identity().fingerprint,
         layout.total_bytes()
     );
-    assert_eq!(golden, "version 1 fingerprint 0x7be85a63819ab503 total 125952");
+    assert_eq!(golden, "version 2 fingerprint 0xf6a3421fc9e5dfcb total 125952");
 }
