@@ -164,7 +164,7 @@ impl<P: PacketIo, I: FlowIndex> Stack<P, I> {
             self.publish_udp(Publication::None);
             self.io.set_owned_queues(&orders.owned);
             for queue in orders.owned.iter().filter_map(|queue| directory.queue(usize::from(*queue))) {
-                queue.first_poll(self.now.0);
+                queue.first_poll(orders.me, self.now.0);
             }
         }
         if let Some(order) = order {

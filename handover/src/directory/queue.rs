@@ -7,7 +7,7 @@ const OWNER: usize = 0;
 const LAST_TAKEN_US: usize = 1;
 const FIRST_POLL_US: usize = 2;
 const HANDOVERS: usize = 3;
-const POLLED_HANDOVERS: usize = 4;
+const POLLED_BY: usize = 4;
 
 /// A receive queue: who may take packets from it.
 ///
@@ -44,6 +44,8 @@ impl<'m> QueueWords<'m> {
             return false;
         }
         self.line.word(LAST_TAKEN_US).store(last_taken_us, Ordering::Relaxed);
+        // Still ours, so nobody else writes it; the successor sees it with the owner word.
+        self.line.word(POLLED_BY).store(0, Ordering::Relaxed);
         self.exchange(me.word(), successor)
     }
 
@@ -65,21 +67,21 @@ impl<'m> QueueWords<'m> {
         taken
     }
 
-    /// The new owner says when it first polled the queue, once for each
+    /// The new owner `me` says when it first polled the queue, once for each
     /// handover.
-    pub fn first_poll(&self, now_us: u64) {
+    pub fn first_poll(&self, me: Owner, now_us: u64) {
         self.line.word(FIRST_POLL_US).store(now_us, Ordering::Relaxed);
-        self.line.word(POLLED_HANDOVERS).store(self.handovers(), Ordering::Release);
+        self.line.word(POLLED_BY).store(me.word(), Ordering::Release);
     }
 
     /// How long the queue was without a consumer at its last handover. `None`
     /// as long as the new owner has not polled it, and when nobody gave it away.
     pub fn pause_us(&self) -> Option<u64> {
-        let polled = self.line.word(POLLED_HANDOVERS).load(Ordering::Acquire);
+        let polled_by = Owner::from_word(self.line.word(POLLED_BY).load(Ordering::Acquire));
         let last = self.line.word(LAST_TAKEN_US).load(Ordering::Relaxed);
         let first = self.line.word(FIRST_POLL_US).load(Ordering::Relaxed);
         // Two processes, each with the clock that it read at the top of its pass.
-        (last != 0 && polled == self.handovers()).then(|| first.saturating_sub(last))
+        (last != 0 && polled_by.is_some() && polled_by == self.owner()).then(|| first.saturating_sub(last))
     }
 
     /// Changes of the owner so far.
@@ -104,4 +106,4 @@ impl<'m> QueueWords<'m> {
 
 /// Positions that make up the layout of a queue's line.
 pub(crate) const QUEUE_LAYOUT: [u64; 5] =
-    [OWNER as u64, LAST_TAKEN_US as u64, FIRST_POLL_US as u64, HANDOVERS as u64, POLLED_HANDOVERS as u64];
+    [OWNER as u64, LAST_TAKEN_US as u64, FIRST_POLL_US as u64, HANDOVERS as u64, POLLED_BY as u64];

@@ -32,7 +32,7 @@ fn a_queue_goes_from_hand_to_hand() {
     assert!(queue.hand_to(old, new, 10));
     assert!(!queue.hand_to(old, new, 11), "given away already");
     assert_eq!(queue.pause_us(), None, "nobody polls it yet");
-    queue.first_poll(25);
+    queue.first_poll(new, 25);
     assert_eq!(queue.pause_us(), Some(15));
     assert!(!queue.take_from_dead(old, old));
     assert!(queue.take_from_dead(new, old));
