@@ -60,6 +60,8 @@ fn interval_us(state: ReloadState) -> Option<u64> {
 impl RunningInstance {
     /// Does what is to be done, until there is nothing.
     pub fn coordinate(&mut self) {
+        // Before anything ends below: an old generation may be gone by the first call after its queues were taken up.
+        self.note_traffic();
         let directory = self.parts.region.instance.directory();
         for _ in 0..COMMANDS_MAX {
             let words = directory.words();
